@@ -313,6 +313,33 @@ TEST_CASE("no more than 64 announcements are out at a time") {
     });
 }
 
+TEST_CASE("a receive with more than 64 receives of its tag ahead is not announced, though numbers are free") {
+    with_pair<list>([](pair_type& pair) -> task<> {
+        std::deque<std::vector<std::byte>> into;
+        std::deque<started<receive_operation<pair_type::endpoint_type::connection_type>>> receiving;
+        const auto post = [&] { receiving.emplace_back(pair.b.recv(into.emplace_back(50u), 1)); };
+        for (int n = 0; n < 70; ++n) post();
+        CHECK(pair.b.counts().announced == 64);
+        co_await turns(3);
+        unsigned next = 0;
+        const auto pass = [&](unsigned to) -> task<> {
+            for (; next < to; ++next) {
+                co_await pair.a.send(pattern(50, next), 1);
+                co_await receiving[next];
+                CHECK(into[next] == pattern(50, next));
+            }
+        };
+        co_await pass(5);
+        post();  // behind 65
+        CHECK(pair.b.counts().announced == 64);
+        co_await pass(7);
+        post();  // behind 64
+        CHECK(pair.b.counts().announced == 65);
+        co_await pass(72);
+        CHECK(pair.at_rest());
+    });
+}
+
 TEST_CASE(
     "a receive of scattered memory is announced in its pieces; one of too many, or not exposed, is not") {
     with_pair<list>([](pair_type& pair) -> task<> {

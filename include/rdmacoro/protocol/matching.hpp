@@ -113,8 +113,10 @@ public:
     }
 
     /// How many receives posted before `r` will take messages with its tag from its source; nothing when that is not known,
-    /// as one of them takes other messages, too. Precondition: `r` is posted last, for one tag and one source.
-    [[nodiscard]] std::optional<std::uint32_t> ahead_of(const receive_request& r) noexcept;
+    /// as one of them takes other messages, too, or when there are more than `most`, of which no more are looked at.
+    /// Precondition: `r` is posted last, for one tag and one source.
+    [[nodiscard]] std::optional<std::uint32_t> ahead_of(const receive_request& r,
+                                                        std::uint32_t most) noexcept;
 
     /// Calls `visit` for each posted receive with this tag from this source alone, oldest first; it may withdraw it.
     template <class Visit>

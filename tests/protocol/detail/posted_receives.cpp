@@ -48,6 +48,25 @@ TEST_CASE("the oldest receive that takes a tag is found, with a mask or without"
     CHECK(all.first(8) == nullptr);
 }
 
+TEST_CASE("the receives of a tag before the last one are counted up to a limit") {
+    posted_receives all;
+    std::deque<receive> made;
+    const auto add = [&](tag_match wanted) -> receive& {
+        all.add(made.emplace_back(wanted, made.size() + 1));
+        return made.back();
+    };
+    CHECK(all.before(add(7), 3) == 0u);
+    add(any_tag);
+    CHECK(all.before(add(7), 3) == 1u);
+    CHECK(all.before(add(7), 3) == 2u);
+    CHECK(all.before(add(7), 3) == 3u);
+    CHECK_FALSE(all.before(add(7), 3).has_value());
+    CHECK(all.before(add(7), 5) == 5u);
+    for (receive& r : made) all.remove(r);
+    CHECK(all.before(add(7), 0) == 0u);
+    all.remove(made.back());
+}
+
 TEST_CASE("receives are visited by tag or all, and may be taken out meanwhile") {
     posted_receives all;
     receive a(7, 1), b(8, 2), c(7, 3), masked(any_tag, 4);

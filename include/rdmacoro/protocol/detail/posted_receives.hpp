@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace rdmacoro::detail {
 
@@ -46,6 +47,9 @@ public:
             if (r.wanted_.tag == tag) visit(r);
         });
     }
+    /// How many receives of the tag that `r` alone takes were added before it; nothing when more than `most` others are near them in the
+    /// table. Precondition: `r` was added last.
+    [[nodiscard]] std::optional<std::uint32_t> before(const receive_request& r, std::uint32_t most) noexcept;
     /// Calls `visit` for each receive; it may take that receive out. Compiled once: not for the path of a message.
     template <class Visit>
     void each(Visit visit) noexcept {

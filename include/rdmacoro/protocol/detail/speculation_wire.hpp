@@ -40,6 +40,9 @@ enum speculation_kind : unsigned {
 /// Announcements of one side that may be out at a time.
 inline constexpr std::uint32_t most_announcements = 64;
 
+/// A receive with more posted receives of its tag ahead of it is not announced: each that is posted would have to count them.
+inline constexpr std::uint32_t most_announced_ahead = 64;
+
 /// How many messages a sender looks back on; an announcement that has seen less is too late for any of them.
 inline constexpr std::uint32_t remembered_sends = 1024;
 

@@ -50,18 +50,15 @@ RDMACORO_DECL void matcher::list(receive_request& r) noexcept {
     return first;
 }
 
-RDMACORO_DECL std::optional<std::uint32_t> matcher::ahead_of(const receive_request& r) noexcept {
+RDMACORO_DECL std::optional<std::uint32_t> matcher::ahead_of(const receive_request& r,
+                                                             std::uint32_t most) noexcept {
     if (sole_ == &r) return 0;
     const tag_type tag = r.wanted_.tag;
     if (sole_ != nullptr && sole_->wants(r.source_, tag)) return {};
     posted_receives& own = receives_of(r.source_);
     if (own.first_masked(tag) != nullptr) return {};
     if (&own != &receives_ && receives_.first(tag) != nullptr) return {};
-    std::uint32_t count = 0;
-    own.each_exact(tag, [&](receive_request& other) noexcept {
-        if (&other != &r) ++count;
-    });
-    return count;
+    return own.before(r, most);
 }
 
 RDMACORO_DECL void matcher::end_all_of(peer_id source, std::error_code why, connection_base* from) noexcept {

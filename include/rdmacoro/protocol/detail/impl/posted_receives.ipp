@@ -25,6 +25,18 @@ RDMACORO_DECL receive_request* posted_receives::first(tag_type tag) noexcept {
     return masked_before(tag, found);
 }
 
+RDMACORO_DECL std::optional<std::uint32_t> posted_receives::before(const receive_request& r,
+                                                                   std::uint32_t most) noexcept {
+    auto& list = exact_.bucket(tag_hash(r.wanted_.tag));
+    std::uint32_t looked_at = 0;
+    std::uint32_t count = 0;
+    for (receive_request* other = list.front(); other != &r; other = list.next(*other)) {
+        if (looked_at++ == most) return {};
+        if (other->wanted_.tag == r.wanted_.tag) ++count;
+    }
+    return count;
+}
+
 RDMACORO_COLD void posted_receives::visit_each(void (*visit)(void* to, receive_request& r) noexcept,
                                                void* to) noexcept {
     if (empty()) return;

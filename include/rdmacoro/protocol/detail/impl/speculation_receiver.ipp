@@ -21,7 +21,7 @@ RDMACORO_COLD void speculation_receiver::posted(receive_request& r, std::uint64_
         return;
     }
     if (slots_.exhausted(most_announcements) || withdrawing(r.wanted_.tag)) return;
-    const auto ahead = context_.connection().mailbox().matching().ahead_of(r);
+    const auto ahead = context_.connection().mailbox().matching().ahead_of(r, most_announced_ahead);
     if (!ahead) return;
     const std::uint32_t id = slots_.take();
     if (id == slot_table::none) return;
