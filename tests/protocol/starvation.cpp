@@ -409,6 +409,27 @@ TEST_CASE("a receive that is posted before its message is sent gets it, whatever
     });
 }
 
+TEMPLATE_LIST_TEST_CASE("messages of a list with staged_get are sent ahead of their turn, too", "",
+                        transports) {
+    must_end<TestType, protocols<eager_to<1000>, staged_get<>, segmented<>>>(
+        least_memory(), [](auto& a, auto& b) -> task<> {
+            using sending = decltype(start(a.send(std::span<const std::byte>(), 1)));
+            std::deque<sending> sends;
+            const auto data = pattern(1000, 1);
+            const auto longer = pattern(10'000, 2);
+            for (int n = 0; n < 400; ++n) sends.emplace_back(a.send(data, 1));
+            for (int n = 0; n < 100; ++n) sends.emplace_back(a.send(longer, 2));
+            sends.emplace_back(a.send(longer, 3));
+            std::vector<std::byte> into(10'000);
+            co_await b.recv(into, 3);
+            CHECK(into == longer);
+            CHECK(a.counts().sent_ahead == 1);
+            for (int n = 0; n < 100; ++n) co_await b.recv(into, 2);
+            for (int n = 0; n < 400; ++n) co_await b.recv(into, 1);
+            for (sending& s : sends) co_await s;
+        });
+}
+
 TEMPLATE_LIST_TEST_CASE("a message that no policy of the list carries is not sent ahead of its turn either",
                         "", transports) {
     must_end<TestType, protocols<eager_to<1000>>>(least_memory(), [](auto& a, auto& b) -> task<> {

@@ -80,8 +80,8 @@ private:
 
 /// A limit for the memory that many links together may take for messages that come before their receive: pass it to `listen` or
 /// `connect` as `mailbox_options::pool`. A link has the pool that it was made with also at a mailbox with another one, which limits nothing.
-/// Stored messages of its links take at most the total, 16 KiB for each link (256 KiB with lists that have `speculative`, `staged_get`
-/// or `provider_matched`), and 2 MiB of released blocks; and 64 messages of `staged_get` for each link with a peer that has closed.
+/// Stored messages of its links take at most the total, 16 KiB for each link (256 KiB with lists that have `speculative` or
+/// `provider_matched`), and 2 MiB of released blocks; and 64 messages of `staged_get` for each link with a peer that has closed.
 /// Copies are the same pool. Only for the thread of one scheduler: that of its first link.
 class message_pool {
 public:
