@@ -313,7 +313,7 @@ TEST_CASE("no more than 64 announcements are out at a time") {
     });
 }
 
-TEST_CASE("a receive with more than 64 receives of its tag ahead is not announced, though numbers are free") {
+TEST_CASE("a receive with more than 64 receives of its tag ahead is not announced though numbers are free") {
     with_pair<list>([](pair_type& pair) -> task<> {
         std::deque<std::vector<std::byte>> into;
         std::deque<started<receive_operation<pair_type::endpoint_type::connection_type>>> receiving;

@@ -409,8 +409,7 @@ TEST_CASE("a receive that is posted before its message is sent gets it, whatever
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("messages of a list with staged_get are sent ahead of their turn, too", "",
-                        transports) {
+TEMPLATE_LIST_TEST_CASE("a list with staged_get sends messages ahead of their turn", "", transports) {
     must_end<TestType, protocols<eager_to<1000>, staged_get<>, segmented<>>>(
         least_memory(), [](auto& a, auto& b) -> task<> {
             using sending = decltype(start(a.send(std::span<const std::byte>(), 1)));

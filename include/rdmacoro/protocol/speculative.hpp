@@ -32,7 +32,8 @@ concept policy_for_another = requires { typename engine_for_another<Policy::temp
 /// messages that this policy carries, is announced when it is posted; the sender of the message that will match the
 /// receive puts the message there without asking. So a receiver that computes between `start(recv)` and its await gets
 /// the data meanwhile. Which message that is follows from sequence numbers (detail/speculation_wire.hpp). Receives that
-/// take any tag or any source are never announced, nor receives behind a posted one that might take their message.
+/// take any tag or any source are never announced, nor receives behind a posted one that might take their message or behind
+/// more than 64 of their tag.
 /// Announcing stops and begins again as it pays.
 ///
 /// Source: the receiver-initiated rendezvous of Rashti and Afsahi (2009), with sequence numbers instead of its

@@ -134,7 +134,7 @@ TEST_CASE("a payload that comes in parts goes straight to its place, or is kept 
     });
 }
 
-TEST_CASE("a link that goes down in the middle of a payload ends the receive, or keeps the message's place") {
+TEST_CASE("a link that goes down in the middle of a payload ends the receive or keeps the message's place") {
     for (const bool expected : {true, false}) {
         CAPTURE(expected);
         virtual_time world;
