@@ -109,9 +109,10 @@ public:
         frame(fabric::frame_kind::hello);
     }
     /// Opening without a frame.
-    void meet(const std::string& address) {
+    void meet(const std::string& address) { meet(address, connect_info()); }
+    void meet(const std::string& address, const fabric::connect_info& shown) {
         connect(address);
-        show(connect_info());
+        show(shown);
         on_.run_until([&] {
             hear();
             return heard().size() == fabric::connect_info::wire_bytes + 1;

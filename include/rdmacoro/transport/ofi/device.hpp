@@ -106,7 +106,7 @@ public:
     [[nodiscard]] std::uint32_t nonce() const noexcept { return nonce_; }
     /// Inserts the peer into the address vector. Links to the same peer share one entry, which stays for a while after the last of them,
     /// because the peer may connect again. Not `welcome`: that is no address, or was another endpoint's that the provider still
-    /// remembers, or there is no room.
+    /// remembers or that still has links, or there is no room.
     [[nodiscard]] verdict insert(const std::byte* address, std::size_t bytes, std::uint32_t nonce,
                                  fi_addr_t& number) noexcept;
     void release(fi_addr_t number) noexcept;
@@ -149,6 +149,8 @@ private:
 
     [[gnu::cold, noreturn]] void refuse_names(const fi_info& found) const;
 
+    [[gnu::cold, noreturn]] void refuse_left_memory(const std::string& what) const;
+
     /// The provider exists, but does not answer to all of the hints: finds the refused one by leaving out one at a time.
     [[nodiscard]] std::string why_not(const fi_info& hints, const std::string& node) const;
 
@@ -164,6 +166,8 @@ private:
 
     /// Removes one peer without a link where there are many. False: there is no room for one more.
     [[nodiscard]] bool forget_one();
+
+    void forget(std::vector<peer>::iterator one) noexcept;
 
     void forget_endpoint() noexcept;
 

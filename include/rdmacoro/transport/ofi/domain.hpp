@@ -102,7 +102,8 @@ template <const ofi_profile& Profile>
 class ofi_domain final : public ofi_domain_base {
 public:
     /// Throws `errc::unsupported` when libfabric has no such provider here (the text lists the providers it has), or
-    /// when the provider differs from its profile, with the field; `errc::no_resources`, or `errc::invalid_argument`.
+    /// when the provider differs from its profile, with the field; `errc::no_resources`, or `errc::invalid_argument`; over shm
+    /// `std::errc::device_or_resource_busy` when a killed process with this one's number has left its memory behind.
     explicit ofi_domain(scheduler& owner, const ofi_options& options = {})
         : ofi_domain_base(owner, Profile, options) {}
 };

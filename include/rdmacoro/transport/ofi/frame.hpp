@@ -163,8 +163,8 @@ enum class verdict : std::uint8_t {
     other_host,      ///< the provider reaches this host only
     bad_address,     ///< not an address of the provider
     no_room,
-    no_receives,     ///< the provider takes too few receives for one more link
-    reused_address,  ///< the address was another endpoint's, which the provider still remembers
+    no_receives,  ///< the provider takes too few receives for one more link
+    reused_address,  ///< the address was another endpoint's, which the provider still remembers, or to which links are ending
 };
 
 /// One side's endpoint and link, sent over the socket that the link opens with.

@@ -79,6 +79,9 @@ struct ofi_profile {
     bool same_host = false;         ///< both ends are on one host
     /// It goes on where a former endpoint of a peer's address stopped: a new endpoint with that address cannot be reached, and is refused.
     bool remembers_peers = false;
+    /// It maps a peer's memory when it takes the address: a new endpoint with that address needs another entry, once the links to the former one
+    /// have ended.
+    bool maps_peers = false;
     bool tells_address_by_ip = false;  ///< endpoints have IP addresses, and are found by one
 
     /// Messages that find no receive wait in memory that grows; where they do not, each credit needs a receive.
@@ -196,6 +199,7 @@ inline constexpr ofi_profile shm{.scheme = "ofi+shm",
                                  .one_sided = ofi_one_sided::served,
                                  .atomics = false,
                                  .same_host = true,
+                                 .maps_peers = true,
                                  .keeps_unexpected = true,
                                  .sends_may_wait = true,
                                  .matches_from = 1u << 16 | 19,

@@ -21,6 +21,9 @@ namespace rdmacoro::detail::fabric {
         case verdict::other_host: return "the listener is on another host, which " + own + " does not reach";
         case verdict::bad_address: return "one side's address is none to the other's provider " + own;
         case verdict::reused_address:
+            if (by.device().profile().maps_peers)
+                return "one side's address was a former process's, and the other side's links to that are "
+                       "just ending: connect again";
             return "one side's address was a former endpoint's, which the other side's provider " + own +
                    " still remembers: open the domain of the side that was started later once more, which "
                    "gets it another address";

@@ -4,11 +4,14 @@
 #include <rdmacoro/transport/ofi/device.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <rdma/fi_atomic.h>
@@ -40,9 +43,24 @@ RDMACORO_DECL device::device(const ofi_profile& profile, const ofi_options& opti
         throw_failure(name() + ": open domain " + info_->domain_attr->name, failed);
     domain_.reset(domain);
     if (options_.counters) open_counters();
-    if (const auto [step, failed] = open_endpoint(); failed != 0)
-        throw_failure(name() + ": " + step + (node().empty() ? "" : " at node " + node()), failed);
+    if (const auto [step, failed] = open_endpoint(); failed != 0) {
+        const std::string what = name() + ": " + step + (node().empty() ? "" : " at node " + node());
+        if (failed == -FI_EBUSY && profile_.maps_peers && endpoint_ != nullptr) refuse_left_memory(what);
+        throw_failure(what, failed);
+    }
     check_atomics();
+}
+
+/// shm names its memory by the process's number: a killed process leaves it behind, and one that gets the number finds it.
+RDMACORO_COLD void device::refuse_left_memory(const std::string& what) const {
+    std::array<char, connect_info::most_address + 1> own{};
+    std::size_t bytes = connect_info::most_address;
+    static_cast<void>(::fi_getname(&endpoint_->fid, own.data(), &bytes));
+    std::string_view file = own.data();
+    if (const auto scheme = file.find("://"); scheme != file.npos) file.remove_prefix(scheme + 3);
+    throw error(std::error_code(EBUSY, std::system_category()),
+                what + ": a process with this one's number was killed and has left the file /dev/shm/" +
+                    std::string(file) + "; remove it, or open the domain once more");
 }
 
 RDMACORO_DECL device::~device() {
@@ -83,14 +101,20 @@ RDMACORO_DECL connect_limits device::measure() const noexcept {
 RDMACORO_DECL verdict device::insert(const std::byte* address, std::size_t bytes, std::uint32_t nonce,
                                      fi_addr_t& number) noexcept {
     try {
-        for (peer& known : peers_) {
-            if (known.address.size() != bytes || std::memcmp(known.address.data(), address, bytes) != 0)
-                continue;
-            if (known.nonce != nonce && profile_.remembers_peers) return verdict::reused_address;
-            known.nonce = nonce;
-            ++known.users;
-            number = known.number;
-            return verdict::welcome;
+        const auto known = std::find_if(peers_.begin(), peers_.end(), [&](const peer& p) {
+            return p.address.size() == bytes && std::memcmp(p.address.data(), address, bytes) == 0;
+        });
+        if (known != peers_.end()) {
+            const bool other = known->nonce != nonce;
+            if (other && (profile_.remembers_peers || (profile_.maps_peers && known->users != 0)))
+                return verdict::reused_address;
+            if (!other || !profile_.maps_peers) {
+                known->nonce = nonce;
+                ++known->users;
+                number = known->number;
+                return verdict::welcome;
+            }
+            forget(known);
         }
         if (!forget_one()) return verdict::no_room;
         peers_.push_back({std::vector<std::byte>(address, address + bytes), nonce, FI_ADDR_UNSPEC, 1});
@@ -351,10 +375,13 @@ RDMACORO_DECL bool device::forget_one() {
     const auto unused = [](const peer& p) { return p.users == 0; };
     if (std::count_if(peers_.begin(), peers_.end(), unused) < static_cast<std::ptrdiff_t>(most_unused_peers))
         return true;
-    const auto oldest = std::find_if(peers_.begin(), peers_.end(), unused);
-    static_cast<void>(::fi_av_remove(addresses_.get(), &oldest->number, 1, 0));
-    peers_.erase(oldest);
+    forget(std::find_if(peers_.begin(), peers_.end(), unused));
     return true;
+}
+
+RDMACORO_DECL void device::forget(std::vector<peer>::iterator one) noexcept {
+    static_cast<void>(::fi_av_remove(addresses_.get(), &one->number, 1, 0));
+    peers_.erase(one);
 }
 
 RDMACORO_DECL void device::forget_endpoint() noexcept {
