@@ -81,6 +81,35 @@ TEST_CASE("of peers without a link some stay known, and the oldest are forgotten
     CHECK(again == used);
 }
 
+TEST_CASE("where the provider's table of peers is full those without a link are forgotten") {
+    opened one("shm");
+    // No process has these numbers.
+    const auto insert = [&](unsigned process, fi_addr_t& number) {
+        const std::string text = "fi_shm://" + std::to_string(5'000'000 + process) + ":0:0";
+        return one.device.insert(reinterpret_cast<const std::byte*>(text.c_str()), text.size() + 1, 1,
+                                 number);
+    };
+    fi_addr_t first = FI_ADDR_UNSPEC;
+    REQUIRE(insert(0, first) == fabric::verdict::welcome);
+    std::vector<fi_addr_t> numbers(600);
+    unsigned taken = 0;
+    for (unsigned n = 0; n < numbers.size(); ++n) {
+        taken += insert(1 + n, numbers[n]) == fabric::verdict::welcome;
+        one.device.release(numbers[n]);
+    }
+    CHECK(taken == numbers.size());
+    fi_addr_t again = FI_ADDR_UNSPEC;
+    REQUIRE(insert(0, again) == fabric::verdict::welcome);
+    CHECK(again == first);
+    // Where all have links there is no room.
+    fabric::verdict last = fabric::verdict::welcome;
+    for (unsigned n = 0; n < numbers.size() && last == fabric::verdict::welcome; ++n)
+        last = insert(1000 + n, numbers[n]);
+    CHECK(last == fabric::verdict::no_room);
+    one.device.release(numbers.front());
+    CHECK(insert(2000, again) == fabric::verdict::welcome);
+}
+
 TEST_CASE("an endpoint that takes another's place has another nonce, and knows no peers") {
     opened one("tcp");
     fi_addr_t number = FI_ADDR_UNSPEC;

@@ -139,6 +139,8 @@ private:
     };
     static constexpr std::size_t most_unused_peers = 256;
     static constexpr std::size_t most_remembered_peers = 65536;  // where the provider remembers them
+    /// Where the provider takes no address, and has fewer, the address is wrong; where it has more, its table may be full: shm's has 256.
+    static constexpr std::size_t least_table = 128;
 
     static const ofi_profile& choose(const ofi_profile& profile, const ofi_options& options);
 
@@ -167,6 +169,8 @@ private:
     /// Removes one peer without a link where there are many. False: there is no room for one more.
     [[nodiscard]] bool forget_one();
 
+    /// False: each has links, or the provider remembers them.
+    [[nodiscard]] bool forget_oldest() noexcept;
     void forget(std::vector<peer>::iterator one) noexcept;
 
     void forget_endpoint() noexcept;

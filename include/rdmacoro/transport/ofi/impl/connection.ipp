@@ -67,6 +67,9 @@ RDMACORO_COLD std::string broken_text(const engine& by) {
                         where +
                             "no room for one more link here or there; options with fewer credits or "
                             "smaller slots need less" +
+                            (by.device().profile().maps_peers
+                                 ? ", and the provider takes 256 peers for a domain"
+                                 : "") +
                             system);
         default: throw error(how.code, where + "could not " + how.step + system);
     }

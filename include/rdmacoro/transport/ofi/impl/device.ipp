@@ -121,13 +121,18 @@ RDMACORO_DECL verdict device::insert(const std::byte* address, std::size_t bytes
     } catch (const std::bad_alloc&) {
         return verdict::no_room;
     }
-    peer& made = peers_.back();
-    if (::fi_av_insert(addresses_.get(), made.address.data(), 1, &made.number, 0, nullptr) != 1 ||
-        made.number == FI_ADDR_NOTAVAIL) {
-        peers_.pop_back();
-        return verdict::bad_address;
+    const auto take = [this](peer& p) noexcept {
+        return ::fi_av_insert(addresses_.get(), p.address.data(), 1, &p.number, 0, nullptr) == 1 &&
+               p.number != FI_ADDR_NOTAVAIL;
+    };
+    if (!take(peers_.back())) {
+        const bool full = peers_.size() > least_table;
+        if (!full || !forget_oldest() || !take(peers_.back())) {
+            peers_.pop_back();
+            return full ? verdict::no_room : verdict::bad_address;
+        }
     }
-    number = made.number;
+    number = peers_.back().number;
     return verdict::welcome;
 }
 
@@ -375,7 +380,14 @@ RDMACORO_DECL bool device::forget_one() {
     const auto unused = [](const peer& p) { return p.users == 0; };
     if (std::count_if(peers_.begin(), peers_.end(), unused) < static_cast<std::ptrdiff_t>(most_unused_peers))
         return true;
-    forget(std::find_if(peers_.begin(), peers_.end(), unused));
+    return forget_oldest();
+}
+
+RDMACORO_DECL bool device::forget_oldest() noexcept {
+    const auto oldest =
+        std::find_if(peers_.begin(), peers_.end(), [](const peer& p) { return p.users == 0; });
+    if (profile_.remembers_peers || oldest == peers_.end()) return false;
+    forget(oldest);
     return true;
 }
 
