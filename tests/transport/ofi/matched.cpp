@@ -1,11 +1,14 @@
 #include <rdmacoro/transport/ofi/matched.hpp>
 
 #include <rdmacoro/messaging/messaging.hpp>
+#include <rdmacoro/transport/detail/poll_pace.hpp>
 
 #include "ofi/pair.hpp"
+#include "support/counting_new.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -281,6 +284,43 @@ TEST_CASE("a turn looks at few of many tagged endpoints at rest, and at each in 
         w.until([&] { return got[i].count == 2; });
         CHECK(numbers[i] == i + 40);
     }
+}
+
+TEST_CASE(
+    "a domain whose matched links are idle asks the provider for completions once in some microseconds, "
+    "and not in each turn") {
+    matched_pair p("tcp");
+    recorded got;
+    std::uint64_t number = 0;
+    const auto into = std::as_writable_bytes(std::span(&number, 1));
+    REQUIRE(receive_tagged(p.world, p.b, 1, exact, into, got) == post_result::posted);
+    const auto begin = std::chrono::steady_clock::now();
+    const std::uint64_t before = p.world.server.counts().polls;
+    // Each poll looks at the domain's queue, and at the link's. What was under way just now may be polled for.
+    constexpr std::uint64_t first =
+        4 * (rdmacoro::detail::poll_pace::polls_when_hot + rdmacoro::detail::poll_pace::polls_after_post);
+    const auto most = [&] {
+        const auto passed = std::chrono::steady_clock::now() - begin;
+        return 2 * (first + static_cast<std::uint64_t>(passed / rdmacoro::detail::poll_pace::least_rest));
+    };
+    std::uint64_t turns = 0;
+    const auto limit = begin + std::chrono::seconds(20);
+    while ((turns < 2 * most() || turns < 100'000) && std::chrono::steady_clock::now() < limit) {
+        p.world.turns(100);
+        turns += 100;
+    }
+    const std::uint64_t polls = p.world.server.counts().polls - before;
+    CAPTURE(turns);
+    if (counts_allocations)
+        CHECK(turns >= 2 * most());  // else this shows nothing: under a sanitizer turns take too long
+    CHECK(polls > 0);
+    CHECK(polls <= most());
+    // A message is found all the same.
+    const std::uint64_t said = 7;
+    recording_completion sent;
+    REQUIRE(send_tagged(p.world, p.a, 1, 0, std::as_bytes(std::span(&said, 1)), sent) == post_result::done);
+    p.world.until([&] { return got.count == 1; });
+    CHECK(number == 7);
 }
 
 TEST_CASE("a provider without reliable matching ends the link with errc::unsupported") {

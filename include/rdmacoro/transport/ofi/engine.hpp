@@ -186,7 +186,7 @@ private:
 
     /// Whether a turn that does not poll could delay nothing but what a peer sends on its own account.
     [[nodiscard]] bool at_rest() const noexcept {
-        return rests_ && given_ == 0 && work_.empty() && stalled_.empty() && matched_links_ == 0 &&
+        return rests_ && given_ == 0 && work_.empty() && stalled_.empty() && matched_at_work_.empty() &&
                !table_.any_leaving() && !pending_.any_waiting();
     }
     void poll_next() noexcept {
