@@ -1,5 +1,6 @@
 // Failures that a provider reports beside those of single gets, puts and sends: made by the stand-ins.
 
+#include <rdmacoro/messaging/messaging.hpp>
 #include <rdmacoro/transport/ofi.hpp>
 
 #include "ofi/pair.hpp"
@@ -27,7 +28,7 @@ template <class Operation>
 task<ended> end_of(Operation what) {
     try {
         static_cast<void>(co_await std::move(what));
-    } catch (const error& thrown) {
+    } catch (const std::system_error& thrown) {
         co_return ended{thrown.code(), thrown.what()};
     }
     co_return ended{};
@@ -148,6 +149,22 @@ TEST_CASE("a completion queue of tagged messages that cannot be read, or whose e
     post_for_sure(w, c, 1);
     w.until([&] { return d.sink.count == 1; });
     CHECK(c.sink.downs + d.sink.downs == 0);
+}
+
+TEST_CASE(
+    "a listener whose own domain opens no endpoint for matched messages ends, and does not blame its peers") {
+    using matched = protocols<provider_matched>;
+    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi");
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    const with_variable refused("RDMACORO_STAND_IN_TAGGED_ERROR", std::to_string(FI_ENOSYS));
+    w.on.run([](ofi_any_domain& from, ofi_any_domain& to) -> task<> {
+        listener<ofi_any, matched> listening = co_await listen<ofi_any, matched>(to, "127.0.0.1:0");
+        auto accepting = start(end_of(listening.accept()));
+        const ofi_connection made = co_await from.connect(listening.address());
+        const ended how = co_await accepting;
+        CHECK(how.code == errc::unsupported);
+    }(w.client, w.server));
 }
 
 TEST_CASE(

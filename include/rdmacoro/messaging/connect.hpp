@@ -35,6 +35,12 @@ template <class T>
 concept chooses_domain =
     requires(scheduler& here, std::string_view address) { T::domain_for(here, address); };
 
+/// A domain that cannot do what lists with `delegates` ask of its links says so before the first of them.
+template <protocol_list P, class Domain>
+void require_protocols(Domain& domain) {
+    if constexpr (P::delegates && requires { domain.require_matching(); }) domain.require_matching();
+}
+
 /// Connects, in `domain` or in the scheduler's own, and shakes hands. The address is copied before the first suspension.
 template <transport T, protocol_list P>
 [[gnu::cold]] task<endpoint<T, P>> connect_in(typename T::domain* domain, std::string address,
@@ -49,6 +55,7 @@ template <transport T, protocol_list P>
     } else {
         domain = &here.template service<typename T::domain>();
     }
+    require_protocols<P>(*domain);
     endpoint<T, P> made(domain->owner(), co_await domain->connect(address), options);
     open_operation opened(made.connection());
     const result<void> outcome = co_await as_result(timeout(opened, options.handshake_limit));
@@ -269,6 +276,7 @@ template <transport T, protocol_list P>
     } else {
         domain = &running_scheduler().template service<typename T::domain>();
     }
+    require_protocols<P>(*domain);
     co_return listener<T, P>(*domain, co_await domain->listen(address), options);
 }
 }  // namespace detail

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -333,6 +334,40 @@ TEST_CASE("a provider without reliable matching ends the link with errc::unsuppo
     w.until([&] { return a.sink.downs == 1; });
     CHECK(a.sink.reason == errc::unsupported);
     CHECK(got.count == 0);
+}
+
+TEST_CASE("connect and listen with provider_matched are refused where the provider does not match reliably, "
+          "and the "
+          "text says why") {
+    using matched = protocols<provider_matched>;
+    const std::string provider = GENERATE(as<std::string>{}, "sockets", "shm");
+    CAPTURE(provider);
+    if (provider == "shm" && ::fi_version() >= provider::shm.matches_from)
+        SKIP_TEST("this libfabric's shm does");
+    scheduler on{impatient{}};
+    ofi_any_domain domain(on, ofi_here(provider));
+    on.run([](ofi_any_domain& at, std::string over) -> task<> {
+        const auto refused = [&](const std::system_error& how) {
+            const std::string text = how.what();
+            CAPTURE(text);
+            CHECK(how.code() == errc::unsupported);
+            CHECK(text.find("provider_matched over " + over + ": its matching is ") == 0);
+            if (over == "shm") CHECK(text.find("from libfabric 1.19 on, and this is 1.") != text.npos);
+        };
+        try {
+            auto none = co_await listen<ofi_any, matched>(at, "127.0.0.1:0");
+            FAIL("it listens");
+        } catch (const std::system_error& how) {
+            refused(how);
+        }
+        try {
+            auto none = co_await connect<ofi_any, matched>(at, "127.0.0.1:1");
+            FAIL("it connects");
+        } catch (const std::system_error& how) {
+            refused(how);
+        }
+        auto other = co_await listen<ofi_any>(at, "127.0.0.1:0");
+    }(domain, provider));
 }
 
 TEST_CASE("endpoints over ofi leave matching to the provider") {

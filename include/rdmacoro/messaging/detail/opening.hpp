@@ -219,6 +219,7 @@ protected:
             const connection_base& of = fresh.get()->base();
             note_refusal(failure, [&of] { return of.refusal().empty() ? of.peer_name() : of.refusal(); });
             places_.release();
+            if (failure == errc::unsupported) fail(failure);  // not the peer's doing: others would fail, too
         } else if (accept_operation* const waits = accepting_.pop_front()) {
             give(*waits, fresh.release());
         } else {

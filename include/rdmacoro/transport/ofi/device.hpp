@@ -75,6 +75,13 @@ public:
     }
     [[nodiscard]] std::uint64_t longest() const noexcept;
 
+    // ---- matching
+
+    /// The description of endpoints whose messages the provider matches. Nullptr: there are none, and `why_no_matching` is the reason.
+    [[nodiscard]] fi_info* tagged_info() noexcept;
+    /// "shm: its matching is used from libfabric 1.19 on, and this is 1.17". Empty: it is used.
+    [[nodiscard]] std::string why_no_matching();
+
     /// Closed where options did not ask for them.
     [[nodiscard]] const provider_counters& counters() const noexcept { return counters_; }
 
@@ -148,6 +155,7 @@ private:
     [[nodiscard]] std::string node() const;
 
     [[nodiscard]] unique_info ask() const;
+    [[nodiscard]] unique_info ask_tagged() const;
 
     [[gnu::cold, noreturn]] void refuse_names(const fi_info& found) const;
 
@@ -178,6 +186,7 @@ private:
     const ofi_profile& profile_;
     const ofi_options& options_;
     unique_info info_;
+    unique_info tagged_info_;  // once it was asked for
     unique_fabric fabric_;
     unique_domain domain_;
     provider_counters counters_;

@@ -56,6 +56,10 @@ public:
         return register_memory(detail::range_bytes(elements), rights);
     }
 
+    /// Throws `errc::unsupported`, with the reason, where messages of `provider_matched` are not left to this provider, or this version of
+    /// libfabric. `connect` and `listen` of such endpoints call it.
+    void require_matching();
+
     [[nodiscard]] scheduler& owner() noexcept { return engine_.owner(); }
 
     /// For people: "tcp;ofi_rxm on eth0 at fi_sockaddr_in://10.0.0.1:4711, inject 64".

@@ -106,7 +106,6 @@ public:
 private:
     using stage = tagged_operation::stage;
 
-    [[nodiscard]] unique_info ask() noexcept;
     [[nodiscard]] int open_queue(std::size_t entries) noexcept;
     session::sent send(std::uint64_t tag, const tagged_head& head, const const_buffers& payload) noexcept;
     [[nodiscard]] tagged_operation* take(tagged_completion& c) noexcept;

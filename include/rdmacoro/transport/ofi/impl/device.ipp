@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <new>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -257,6 +259,47 @@ RDMACORO_DECL unique_info device::ask() const {
     text += "; it has: " + providers_text();
     if (failed != -FI_ENODATA) text += " (fi_getinfo: " + text_of(failed) + ")";
     throw error(errc::unsupported, text);
+}
+
+RDMACORO_COLD unique_info device::ask_tagged() const {
+    const unique_info hints = hints_of(profile_);
+    hints->caps = FI_TAGGED;
+    hints->addr_format = info_->addr_format;
+    hints->fabric_attr->name = ::strdup(info_->fabric_attr->name);
+    hints->domain_attr->name = ::strdup(info_->domain_attr->name);
+    hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
+    if (info_->src_addr != nullptr && profile_.tells_address_by_ip) {
+        hints->src_addr = std::malloc(info_->src_addrlen);
+        if (hints->src_addr == nullptr) return nullptr;
+        std::memcpy(hints->src_addr, info_->src_addr, info_->src_addrlen);
+        hints->src_addrlen = info_->src_addrlen;
+    }
+    fi_info* answer = nullptr;
+    static_cast<void>(::fi_getinfo(spoken_version, nullptr, nullptr, 0, hints.get(), &answer));
+    return unique_info(answer);
+}
+
+RDMACORO_COLD fi_info* device::tagged_info() noexcept {
+    if (tagged_info_ == nullptr && ::fi_version() >= profile_.matches_from) {
+        try {
+            tagged_info_ = ask_tagged();
+        } catch (const std::exception&) {
+            return nullptr;
+        }
+    }
+    return tagged_info_.get();
+}
+
+RDMACORO_COLD std::string device::why_no_matching() {
+    if (tagged_info() != nullptr) return {};
+    const std::string own = std::string(profile_.provider) + ": ";
+    if (profile_.matches_from == ofi_profile::matches_never) return own + "its matching is not used";
+    if (::fi_version() >= profile_.matches_from) return own + "it matches no messages (FI_TAGGED)";
+    const auto version = [](std::uint32_t v) {
+        return std::to_string(FI_MAJOR(v)) + '.' + std::to_string(FI_MINOR(v));
+    };
+    return own + "its matching is used from libfabric " + version(profile_.matches_from) +
+           " on, and this is " + version(::fi_version());
 }
 
 RDMACORO_DECL void device::refuse_names(const fi_info& found) const {

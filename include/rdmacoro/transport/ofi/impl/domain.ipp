@@ -15,6 +15,11 @@ RDMACORO_DECL std::string ofi_domain_base::describe() {
            (engine_.serves() ? ", gets and puts served" : "") + (device.wait_fd() >= 0 ? ", can sleep" : "");
 }
 
+RDMACORO_COLD void ofi_domain_base::require_matching() {
+    const std::string why = engine_.device().why_no_matching();
+    if (!why.empty()) throw error(errc::unsupported, "provider_matched over " + why);
+}
+
 RDMACORO_DECL std::optional<ofi_provider_counts> ofi_domain_base::provider_counts() noexcept {
     const detail::fabric::provider_counters& counters = engine_.device().counters();
     if (!counters.opened()) return std::nullopt;

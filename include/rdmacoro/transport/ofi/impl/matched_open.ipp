@@ -3,34 +3,14 @@
 
 #include <rdmacoro/transport/ofi/engine.hpp>
 
+#include <algorithm>
 #include <bit>
-#include <cstdlib>
+#include <cerrno>
 #include <new>
 
-namespace rdmacoro::detail::fabric {
+#include <sys/epoll.h>
 
-RDMACORO_COLD unique_info matched_side::ask() noexcept {
-    const fi_info& with = engine_.device().info();
-    try {
-        const unique_info hints = hints_of(engine_.device().profile());
-        hints->caps = FI_TAGGED;
-        hints->addr_format = with.addr_format;
-        hints->fabric_attr->name = ::strdup(with.fabric_attr->name);
-        hints->domain_attr->name = ::strdup(with.domain_attr->name);
-        hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
-        if (with.src_addr != nullptr && engine_.device().profile().tells_address_by_ip) {
-            hints->src_addr = std::malloc(with.src_addrlen);
-            if (hints->src_addr == nullptr) return nullptr;
-            std::memcpy(hints->src_addr, with.src_addr, with.src_addrlen);
-            hints->src_addrlen = with.src_addrlen;
-        }
-        fi_info* answer = nullptr;
-        static_cast<void>(::fi_getinfo(spoken_version, nullptr, nullptr, 0, hints.get(), &answer));
-        return unique_info(answer);
-    } catch (const std::exception&) {
-        return nullptr;
-    }
-}
+namespace rdmacoro::detail::fabric {
 
 RDMACORO_COLD int matched_side::open_queue(std::size_t entries) noexcept {
     device& d = engine_.device();
@@ -49,8 +29,7 @@ RDMACORO_COLD int matched_side::open_queue(std::size_t entries) noexcept {
 
 RDMACORO_COLD int matched_side::open() noexcept {
     device& d = engine_.device();
-    if (::fi_version() < d.profile().matches_from) return -FI_ENOSYS;
-    const unique_info info = ask();
+    fi_info* const info = d.tagged_info();
     if (info == nullptr) return -FI_ENODATA;
     fi_av_attr table{};
     table.type = FI_AV_TABLE;
@@ -59,8 +38,7 @@ RDMACORO_COLD int matched_side::open() noexcept {
     addresses_.reset(addresses);
     if (const int failed = open_queue(info->rx_attr->size + info->tx_attr->size); failed != 0) return failed;
     fid_ep* endpoint = nullptr;
-    if (const int failed = ::fi_endpoint(d.domain(), info.get(), &endpoint, nullptr); failed != 0)
-        return failed;
+    if (const int failed = ::fi_endpoint(d.domain(), info, &endpoint, nullptr); failed != 0) return failed;
     endpoint_.reset(endpoint);
     if (const int failed = ::fi_ep_bind(endpoint, &addresses->fid, 0); failed != 0) return failed;
     if (const int failed = ::fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV); failed != 0)
