@@ -8,7 +8,9 @@
 #include "support/pattern.hpp"
 #include "support/with_variable.hpp"
 
+#include <cerrno>
 #include <string>
+#include <system_error>
 
 namespace test_ofi_provider_failures {
 
@@ -149,6 +151,25 @@ TEST_CASE("a completion queue of tagged messages that cannot be read, or whose e
     post_for_sure(w, c, 1);
     w.until([&] { return d.sink.count == 1; });
     CHECK(c.sink.downs + d.sink.downs == 0);
+}
+
+TEST_CASE("a link for whose matched messages there is no descriptor or memory ends with errc::no_resources, "
+          "and the "
+          "domain has the reason") {
+    const int number = GENERATE(EMFILE, ENFILE, ENOMEM, ENOSPC);
+    CAPTURE(number);
+    ofi_world w(ofi_here("cxi"));
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    {
+        const with_variable refused("RDMACORO_STAND_IN_TAGGED_ERROR", std::to_string(number));
+        static_cast<void>(a.link->matching());
+    }
+    w.until([&] { return a.sink.downs == 1; });
+    CHECK(a.sink.reason == errc::no_resources);
+    CHECK(w.client.last_failure() ==
+          "open an endpoint for tagged messages: " + rdmacoro::detail::fabric::text_of(-number));
 }
 
 TEST_CASE(

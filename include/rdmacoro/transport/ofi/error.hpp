@@ -19,6 +19,9 @@ namespace rdmacoro::detail::fabric {
 /// The link's error for a failed get, put or send; `error` as in an error entry of a completion queue.
 [[nodiscard]] errc errc_of(int error) noexcept;
 
+/// The error for an object of libfabric that could not be opened; `failed` as functions of libfabric return it.
+[[nodiscard]] errc errc_of_opening(long failed) noexcept;
+
 /// Whether the provider has no room now, and trying again makes sense.
 [[nodiscard]] constexpr bool is_busy(long failed) noexcept { return failed == -FI_EAGAIN; }
 

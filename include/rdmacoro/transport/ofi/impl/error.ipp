@@ -23,6 +23,16 @@ RDMACORO_COLD errc errc_of(int error) noexcept {
     }
 }
 
+RDMACORO_COLD errc errc_of_opening(long failed) noexcept {
+    switch (failed) {
+        case -FI_ENOMEM:
+        case -FI_EMFILE:
+        case -ENFILE:
+        case -FI_ENOSPC: return errc::no_resources;
+        default: return errc::unsupported;
+    }
+}
+
 RDMACORO_COLD std::string registration_failure(const std::string& prefix, std::size_t bytes, long failed) {
     std::string text =
         prefix + ": registering " + std::to_string(bytes) + " bytes of memory: " + text_of(failed);
@@ -43,9 +53,7 @@ RDMACORO_COLD void throw_registration_failure(const std::string& prefix, std::si
 }
 
 RDMACORO_COLD void throw_failure(const std::string& what, long failed) {
-    throw error(failed == -FI_ENOMEM || failed == -FI_EMFILE || failed == -FI_ENOSPC ? errc::no_resources
-                                                                                     : errc::unsupported,
-                what + ": " + text_of(failed));
+    throw error(errc_of_opening(failed), what + ": " + text_of(failed));
 }
 
 }  // namespace rdmacoro::detail::fabric

@@ -82,9 +82,10 @@ RDMACORO_COLD bool matched_side::may_wait() const noexcept { return engine_.devi
 RDMACORO_COLD void session::begin_matching() noexcept {
     if (matched_ != nullptr || phase_ != phase::ready) return;
     matched_.reset(new (std::nothrow) matched_side(*this));
-    if (matched_ == nullptr || matched_->open() != 0) {
+    if (const int failed = matched_ != nullptr ? matched_->open() : -FI_ENOMEM; failed != 0) {
+        engine_.note_failure("open an endpoint for tagged messages", failed);
         matched_.reset();
-        return fail(errc::unsupported);
+        return fail(errc_of_opening(failed));
     }
     capabilities_.put_before_send = false;  // puts go by another endpoint
     engine_.matches(*this);
