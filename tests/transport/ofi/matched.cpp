@@ -324,6 +324,61 @@ TEST_CASE(
     CHECK(number == 7);
 }
 
+namespace {
+
+/// shm, which matches what finds its receive posted in every version.
+constexpr ofi_profile always_matching_shm = [] {
+    ofi_profile p = provider::shm;
+    p.matches_from = 0;
+    return p;
+}();
+
+}  // namespace
+
+TEST_CASE("where what is not injected may wait for its receive, messages are long beyond what is injected, "
+          "and their heads are "
+          "injected, however little options inject") {
+    using transport = ofi<always_matching_shm>;
+    using matched = protocols<provider_matched>;
+    const std::size_t inject = GENERATE(0u, 8u, 16u, 39u, 100u);
+    CAPTURE(inject);
+    ofi_options options;
+    options.inject_bytes = inject;
+    scheduler on{impatient{}};
+    transport::domain here(on, options);
+    transport::domain there(on, options);
+    on.run([](transport::domain& from, transport::domain& to, std::size_t bytes) -> task<> {
+        auto listening = co_await to.listen("127.0.0.1:0");
+        auto accepting = start(listening.accept());
+        ofi_connection made = co_await from.connect(listening.address());
+        ofi_connection taken = co_await accepting;
+        recording_sink sink_of_a;
+        recording_sink sink_of_b;
+        transport::link<recording_sink> a(std::move(made), sink_of_a);
+        transport::link<recording_sink> b(std::move(taken), sink_of_b);
+        CHECK(a.matching().buffered_bytes == std::max<std::size_t>(bytes, 40) - 16);
+        CHECK(b.matching().tag_bits == 64);
+        const auto data = pattern(200'000, 1);
+        std::vector<std::byte> into(data.size());
+        recorded got;
+        recording_completion sent;
+        REQUIRE(b.post_receive(1, exact, mutable_buffers(std::span(into)), got) == post_result::posted);
+        std::uint64_t injected = 0;
+        for (;;) {
+            const std::uint64_t before = a.counts().injected;
+            const post_result answer = a.post_tagged(1, 0, const_buffers(data), sent);
+            injected = a.counts().injected - before;
+            if (answer == post_result::posted) break;
+            REQUIRE(answer == post_result::retry);
+            co_await yield();
+        }
+        CHECK(injected == 1);
+        while (got.count == 0 || sent.calls == 0) co_await yield();
+        CHECK_FALSE(got.outcome);
+        CHECK(into == data);
+    }(here, there, inject));
+}
+
 TEST_CASE("a provider without reliable matching ends the link with errc::unsupported") {
     ofi_world w(ofi_here("sockets"));
     ofi_end a;

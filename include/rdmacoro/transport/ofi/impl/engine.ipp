@@ -35,7 +35,7 @@ RDMACORO_DECL engine::engine(scheduler& owner, const ofi_profile& profile, const
       regions_(memory_, serves_),
       slots_(memory_, options.slot_bytes != 0 ? options.slot_bytes : device_.profile().slot_bytes),
       receives_(slots_, options.spare_slots),
-      scratch_(std::max(inject_limit_, frame_word_bytes)),
+      scratch_(std::max({inject_limit_, frame_word_bytes, tagged_head::long_wire_bytes})),
       rests_(&owner.time() == &monotonic_clock::instance()),
       pending_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_clients(); }),
       heartbeat_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->beat(); }) {

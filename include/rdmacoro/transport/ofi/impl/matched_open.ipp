@@ -45,12 +45,15 @@ RDMACORO_COLD int matched_side::open() noexcept {
         return failed;
     if (const int failed = d.counters().bind(*endpoint, true); failed != 0) return failed;
     if (const int failed = ::fi_enable(endpoint); failed != 0) return failed;
-    inject_limit_ = std::min(info->tx_attr->inject_size, engine_.inject_limit());
+    const bool waits = d.profile().sends_may_wait;  // what is not injected: then heads of long messages are
+    inject_limit_ = std::min(info->tx_attr->inject_size,
+                             waits ? std::max(engine_.inject_limit(), tagged_head::long_wire_bytes)
+                                   : engine_.inject_limit());
     const std::uint64_t format = info->ep_attr->mem_tag_format;
     traits_.tag_bits = format == 0 ? 64 : static_cast<unsigned>(std::bit_width(format));
     const std::size_t longest = session_.capabilities().max_message + frame_bytes;
-    traits_.buffered_bytes =
-        (d.profile().sends_may_wait ? std::min(longest, inject_limit_) : longest) - tagged_head::wire_bytes;
+    const std::size_t room = waits ? std::min(longest, inject_limit_) : longest;
+    traits_.buffered_bytes = room > tagged_head::wire_bytes ? room - tagged_head::wire_bytes : 0;
     session_.mark_work();  // to send the address
     return 0;
 }
