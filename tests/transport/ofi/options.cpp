@@ -31,6 +31,11 @@ TEST_CASE("options out of range are refused when a domain opens, by name and wit
         {[](ofi_options& o) { o.peer_timeout = std::chrono::milliseconds(1999); },
          "peer_timeout must be 2 seconds"},
         {[](ofi_options& o) { o.peer_timeout = duration::zero(); }, "peer_timeout must be 2 seconds"},
+        {[](ofi_options& o) { o.handshake_timeout = duration::zero(); },
+         "handshake_timeout must be more than 0"},
+        {[](ofi_options& o) { o.handshake_timeout = std::chrono::seconds(-1); },
+         "handshake_timeout must be more than 0"},
+        {[](ofi_options& o) { o.most_waiting = 0; }, "most_waiting must be at least 1"},
     };
     scheduler on{impatient{}};
     for (const wrong& one : all) {

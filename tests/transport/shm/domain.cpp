@@ -179,6 +179,13 @@ TEST_CASE("an arena that peers would refuse is refused when the domain opens") {
     CHECK(opened.options().arena_bytes == detail::shm::arena::most_bytes);
 }
 
+TEST_CASE("a domain whose peers have no time for their hello is refused") {
+    scheduler on;
+    shm_options options;
+    options.handshake_limit = GENERATE(duration::zero(), duration(-1));
+    CHECK_THROWS_WITH(domain_base(on, options), test::contains("handshake_limit: more than 0"));
+}
+
 TEST_CASE("a domain that the system refuses a seal or an epoll leaves nothing mapped and nothing open") {
     const auto call = GENERATE(std::uint32_t{SYS_fcntl}, std::uint32_t{SYS_epoll_create1});
     CAPTURE(call);

@@ -96,6 +96,19 @@ TEST_CASE("a domain whose listeners may keep no client waiting is refused") {
     }
 }
 
+TEST_CASE("a domain whose connections have no time to greet is refused") {
+    scheduler on{impatient{}};
+    tcp_options none;
+    none.handshake_timeout = GENERATE(duration::zero(), duration(-1));
+    try {
+        const tcp_domain made(on, none);
+        FAIL("it was made");
+    } catch (const error& why) {
+        CHECK(why.code() == errc::invalid_argument);
+        CHECK_THAT(why.what(), contains("handshake_timeout"));
+    }
+}
+
 TEST_CASE("a listener for which there is no memory leaves no socket behind, and its port free") {
     if (!counts_allocations) SKIP_TEST("operator new belongs to AddressSanitizer");
     tcp_world world;

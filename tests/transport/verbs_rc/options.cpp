@@ -127,6 +127,9 @@ TEST_CASE("options that no domain can have are refused by their names before a d
     refused("gid_index", [](verbs_options& o) { o.gid_index = -2; });
     refused("credits", [](verbs_options& o) { o.credits = 7; });
     refused("most_links", [](verbs_options& o) { o.most_links = 0; });
+    refused("most_waiting", [](verbs_options& o) { o.most_waiting = 0; });
+    refused("handshake_timeout", [](verbs_options& o) { o.handshake_timeout = duration::zero(); });
+    refused("handshake_timeout", [](verbs_options& o) { o.handshake_timeout = duration(-1); });
     try {
         verbs_options o;
         o.device = "nosuch0";

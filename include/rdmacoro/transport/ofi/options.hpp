@@ -51,7 +51,7 @@ struct ofi_options {
     /// for each message, get and put. `errc::unsupported` where it can't.
     bool counters = false;
 
-    /// A connection, on either side, that is not open after this long is given up.
+    /// A connection, on either side, that is not open after this long, more than 0, is given up.
     duration handshake_timeout = std::chrono::seconds(10);
     /// A host that answers no probe of the connection that a link opened with for this long counts as dead: its links end with
     /// `errc::peer_lost`. `least_peer_timeout` at least. A peer that computes, or was stopped, is not silent: its kernel answers. A link
@@ -62,7 +62,7 @@ struct ofi_options {
     static constexpr duration least_peer_timeout = std::chrono::seconds(2);
     /// Connections of one listener that are opening or not yet returned by `accept`. One more takes the place of the oldest that has not
     /// opened, of the host that holds the most of these: at once if that host holds more than the new one's, else if the old one has waited
-    /// for a tenth of `handshake_timeout`. Else it is refused.
+    /// for a tenth of `handshake_timeout`. Else it is refused. At least one.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
     registration_cache_options cache{};

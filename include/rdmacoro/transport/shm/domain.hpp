@@ -32,7 +32,7 @@ struct shm_options {
     /// Address space for `shared_memory`: not 0, and 64 TiB at most. Pages are used as they are touched.
     std::size_t arena_bytes = 1u << 30;
     std::size_t max_regions = 16384;                      ///< registered at once; 1 to 65,536
-    duration handshake_limit = std::chrono::seconds(10);  ///< for a peer to send its hello
+    duration handshake_limit = std::chrono::seconds(10);  ///< for a peer to send its hello; more than 0
     bool use_process_vm = true;  ///< false: as on a kernel that forbids process_vm_readv
     /// Where Yama's ptrace_scope is 1: a peer may open this process's memory as it connects, and trace the process in any way, until
     /// the next peer connects or its link ends. Set on both sides; without it gets and puts are served by the scheduler of the memory's

@@ -36,7 +36,7 @@ struct tcp_options {
     /// Features to use if the kernel has them.
     tcp_feature features = tcp_feature::all;
 
-    /// A connection, on either side, that has not greeted after this long is given up.
+    /// A connection, on either side, that has not greeted after this long, more than 0, is given up.
     duration handshake_timeout = std::chrono::seconds(10);
 
     /// A host that answers nothing for this long, neither to data nor to a probe, counts as dead: its links end with

@@ -72,7 +72,7 @@ struct verbs_options {
     /// Of InfiniBand, for `connect_by` tcp; over rdma_cm the interface of the address has one. 0: the first of the port.
     unsigned partition_key = 0;
 
-    /// A connection, on either side, that is not open after this long is given up. A listener by rdma_cm ends when its device has been
+    /// A connection, on either side, that is not open after this long, more than 0, is given up. A listener by rdma_cm ends when its device has been
     /// without its address for so long.
     duration handshake_timeout = std::chrono::seconds(10);
     /// A link on which nothing has moved for so long asks whether the peer's device is still there, and ends when it is
@@ -82,7 +82,7 @@ struct verbs_options {
 
     /// Connections of one listener that are opening or not yet returned by `accept`. One more takes the place of the oldest that has not
     /// opened, of the host that holds the most of these: at once if that host holds more than the new one's, else if the old one has waited
-    /// for a tenth of `handshake_timeout`. Else it is refused.
+    /// for a tenth of `handshake_timeout`. Else it is refused. At least one.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
     registration_cache_options cache{};

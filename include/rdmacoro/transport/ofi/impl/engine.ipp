@@ -66,6 +66,8 @@ RDMACORO_DECL void engine::check_options() const {
     check(device_.longest() >= slots_.slot_bytes(), "slot_bytes is more than the provider's longest message");
     check(options_.peer_timeout >= ofi_options::least_peer_timeout,
           "peer_timeout must be 2 seconds at least");
+    check(options_.handshake_timeout > duration::zero(), "handshake_timeout must be more than 0");
+    check(options_.most_waiting >= 1, "most_waiting must be at least 1");
     check(!serves_ || device_.profile().get_alignment <= 1,
           "one_sided must not be served: the provider's gets need aligned addresses");
 }

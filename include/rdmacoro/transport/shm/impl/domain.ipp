@@ -28,6 +28,8 @@ RDMACORO_COLD bool register_membarrier() noexcept {
 RDMACORO_COLD const shm_options& checked(const shm_options& options) {
     if (options.max_regions == 0 || options.max_regions > 65536)
         throw error(errc::invalid_argument, "shm_options::max_regions: 1 to 65,536");
+    if (options.handshake_limit <= duration::zero())
+        throw error(errc::invalid_argument, "shm_options::handshake_limit: more than 0");
     if (options.arena_bytes == 0 || options.arena_bytes > arena::most_bytes)
         throw error(errc::invalid_argument, "shm_options::arena_bytes: 1 byte to 64 TiB");
     return options;

@@ -33,6 +33,8 @@ RDMACORO_DECL tcp_engine::tcp_engine(scheduler& owner, const tcp_options& option
       ring_(*this, options.features) {
     if (options.most_waiting == 0)
         throw error(errc::invalid_argument, "tcp: option most_waiting must be at least 1");
+    if (options.handshake_timeout <= duration::zero())
+        throw error(errc::invalid_argument, "tcp: option handshake_timeout must be more than 0");
     options_.most_polled = std::min(options_.most_polled, most_hot);
     hot_.reserve(options_.most_polled);
     batch_.reserve(options_.most_polled + most_batched);

@@ -52,6 +52,8 @@ RDMACORO_COLD const verbs_options& engine::checked(const verbs_options& options)
     check(options.most_links >= 1 && options.most_links <= connection_table<session>::most,
           "most_links must be 1 to 65536");
     check(options.spare_slots <= verbs_options::most_spare_slots, "spare_slots must be 65536 at most");
+    check(options.handshake_timeout > duration::zero(), "handshake_timeout must be more than 0");
+    check(options.most_waiting >= 1, "most_waiting must be at least 1");
     check(options.acknowledge_timeout <= 31, "acknowledge_timeout must be 0 to 31");
     check(options.traffic_class >= -1 && options.traffic_class <= 255, "traffic_class must be -1 to 255");
     check(options.service_level >= -1 && options.service_level <= 15, "service_level must be -1 to 15");
