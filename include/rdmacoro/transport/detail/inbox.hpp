@@ -36,23 +36,23 @@ class link_failure {
 public:
     [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(code_); }
     [[nodiscard]] status code() const noexcept { return code_; }
-    /// The first failure counts. `empty_polls` is how often the completion queue was seen empty so far.
-    void set(status code, std::uint64_t empty_polls) noexcept {
+    /// The first failure counts. `seen` says how far the completion queue is read: with a greater number all that is in it now has been
+    /// taken. It may be how often the queue was seen empty so far.
+    void set(status code, std::uint64_t seen) noexcept {
         if (code_) return;
         code_ = code;
-        empty_polls_ = empty_polls;
+        seen_ = seen;
     }
-    /// Whether the link may go down. Everything that arrived before the failure is delivered first: the completion
-    /// queue must be seen empty once more, and the inbox be empty. A peer that violated the protocol is cut off at
-    /// once, even if the listener defers some of its messages.
-    [[nodiscard]] bool may_go_down(bool all_delivered, std::uint64_t empty_polls) const noexcept {
-        return code_ && empty_polls > empty_polls_ &&
-               (all_delivered || std::error_code(code_) == errc::protocol_violation);
+    /// Whether the link may go down. Everything that arrived before the failure is delivered first: `seen` must be greater than at the
+    /// failure, and the inbox be empty. A peer that violated the protocol is cut off at once, even if the listener defers some of its
+    /// messages.
+    [[nodiscard]] bool may_go_down(bool all_delivered, std::uint64_t seen) const noexcept {
+        return code_ && seen > seen_ && (all_delivered || std::error_code(code_) == errc::protocol_violation);
     }
 
 private:
     status code_{};
-    std::uint64_t empty_polls_ = 0;  // at the failure
+    std::uint64_t seen_ = 0;  // at the failure
 };
 
 /// Queue of slots that hold a message: `WordBytes` of the transport's own, the protocol's header, the payload. `Slot` has

@@ -29,7 +29,11 @@ struct bank {
     std::size_t entries = 0;        // of the completion queue
     std::size_t entries_held = 0;   // by links
     std::size_t receives_most = 0;  // of the receive queue
-    std::uint64_t empty_polls = 0;  // how often the completion queue was seen empty
+    std::uint64_t length = 0;       // completions that have come and are not handled: never more
+    std::uint64_t taken = 0;        // completions; a poll that saw the queue empty counts `length` of them
+
+    /// When `taken` is this, all that is in the queue now has been taken, also where it is never seen empty.
+    [[nodiscard]] std::uint64_t all_taken_at() const noexcept { return taken + length; }
 };
 
 struct listening_tag;

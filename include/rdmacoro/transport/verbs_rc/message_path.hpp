@@ -228,12 +228,12 @@ inline unsigned session::serve(unsigned budget) noexcept {
     if (transfers_.partial() != 0) pump();
     send_owed_control();
     if (inbox_.listener() != nullptr) {
-        if (!transfers_.any_finished() && failure_.may_go_down(inbox_.empty(), empty_polls())) {
+        if (!transfers_.any_finished() && failure_.may_go_down(inbox_.empty(), taken())) {
             close(failure_.code());
             return moved + 1;
         }
         // This side's transfers on a link that has failed end also while messages that came before wait for its user.
-        if (failure_ && transfer_requests_ == 0 && failure_.may_go_down(true, empty_polls())) [[unlikely]] {
+        if (failure_ && transfer_requests_ == 0 && failure_.may_go_down(true, taken())) [[unlikely]] {
             complete_all(failure_.code());
             if (phase_ != phase::ready) return moved;
         }
@@ -275,12 +275,12 @@ inline unsigned engine::progress(bank& of) noexcept {
         if (got < 0) [[unlikely]] {
             queue_failed_ = true;  // the domain ends in the next poll; here no listener is called
             fail_all(errc::peer_lost);
-            ++of.empty_polls;  // nothing comes any more
+            of.taken = of.all_taken_at();  // nothing comes any more
             break;
         }
         for (int i = 0; i < got; ++i) dispatch(completions[static_cast<std::size_t>(i)]);
         came += static_cast<unsigned>(got);
-        if (got < batch) ++of.empty_polls;
+        of.taken += got < batch ? of.length : batch;
     }
     return came;
 }

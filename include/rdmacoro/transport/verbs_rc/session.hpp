@@ -288,7 +288,8 @@ private:
     void fail_refused(std::uint32_t refusal) noexcept;
     [[nodiscard]] bool resolve_address() noexcept;
     void try_again() noexcept;
-    [[nodiscard]] std::uint64_t empty_polls() const noexcept;
+    [[nodiscard]] std::uint64_t taken() const noexcept;
+    [[nodiscard]] std::uint64_t all_taken_at() const noexcept;
     [[nodiscard]] errc take_greeting(const std::byte* from, std::size_t bytes) noexcept;
     [[nodiscard]] int modify_by_cm(ibv_qp_state to) noexcept;
     void opening_event(const cm_news& news) noexcept;
@@ -369,7 +370,7 @@ private:
     bool late_ = false;      // leaving takes too long
     bool pending_ = false;   // an accepted client that has a queue pair and has not finished connecting
     std::uint64_t settled_ =
-        0;  // the empty poll after which the queue pair can be destroyed; 0: the device is not done with it
+        0;  // when so much is `taken()` the queue pair can be destroyed; 0: the device is not done with it
     link_failure failure_;
     status closing_{};  // why this side ends it
 

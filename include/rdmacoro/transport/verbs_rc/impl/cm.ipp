@@ -185,8 +185,9 @@ RDMACORO_COLD void session::fail_refused(std::uint32_t refusal) noexcept {
     fail_opening(errc::no_resources, refusal == greeting::no_memory ? ENOBUFS : ECONNREFUSED, "be accepted");
 }
 
-RDMACORO_COLD std::uint64_t session::empty_polls() const noexcept {
-    return bank_ != nullptr ? bank_->empty_polls : 0;
+RDMACORO_COLD std::uint64_t session::taken() const noexcept { return bank_ != nullptr ? bank_->taken : 0; }
+RDMACORO_COLD std::uint64_t session::all_taken_at() const noexcept {
+    return bank_ != nullptr ? bank_->all_taken_at() : 1;
 }
 
 /// Sends the request to connect. False: `fail_opening` was called.

@@ -110,6 +110,8 @@ RDMACORO_DECL bank* engine::make_bank(const char*& step) noexcept {
     made->queue.reset(::ibv_create_cq(device_.context(), static_cast<int>(made->entries), this,
                                       completion_channel_.get(), 0));
     if (made->queue == nullptr) return failed("completion queue");
+    // Of a batch that was polled, not all may be handled yet.
+    made->length = static_cast<std::uint64_t>(made->queue->cqe) + batch;
     made->receives_most = made->entries;
     if (shares_receives_) {
         ibv_srq_init_attr shared{};
@@ -371,9 +373,8 @@ RDMACORO_DECL void engine::empty_own(const bank& of, receive_queue& receives) no
 
 RDMACORO_DECL void engine::empty(const bank& which) noexcept {
     if (broken_) return;
-    const std::uint64_t before = which.empty_polls;
-    for (std::size_t most = which.entries / batch + 1; most != 0 && which.empty_polls == before; --most)
-        static_cast<void>(progress());
+    const std::uint64_t all = which.all_taken_at();
+    while (which.taken < all) static_cast<void>(progress());
 }
 
 // ---- clients that have not finished connecting

@@ -190,7 +190,7 @@ RDMACORO_DECL void session::to_error_state() noexcept {
 
 RDMACORO_DECL void session::fail(errc why) noexcept {
     if (failure_ || phase_ == phase::leaving) return;
-    failure_.set(why, empty_polls());
+    failure_.set(why, all_taken_at() - 1);
     to_error_state();
     mark_work();
 }
@@ -359,8 +359,8 @@ RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
         // all must have been polled that came before the device was done.
         const bool over = sends_over() && receives_over();
         const bool done = late_ || over;
-        if (done && settled_ == 0) settled_ = empty_polls() + 1;
-        if (!in_a_hurry && !engine_.broken() && (!done || empty_polls() < settled_)) return false;
+        if (done && settled_ == 0) settled_ = all_taken_at();
+        if (!in_a_hurry && !engine_.broken() && (!done || taken() < settled_)) return false;
         if (late_ && !over) ++counts_.late_closes;
         destroy_queue_pair();
     }
