@@ -125,6 +125,12 @@ public:
     /// Whether a link that closes may wait for its last frames: none has done so in vain since the last `progress`.
     [[nodiscard]] bool may_wait_for_draining() const noexcept { return waited_in_vain_ != epoch_; }
     void waited_in_vain() noexcept { waited_in_vain_ = epoch_; }
+    /// Whether a link may wait for the device to give memory of gets and puts back: it is there, and no link has waited in vain since the
+    /// last `progress`.
+    [[nodiscard]] bool may_wait_for_flushes() const noexcept {
+        return !broken_ && flushed_in_vain_ != epoch_;
+    }
+    void flushed_in_vain() noexcept { flushed_in_vain_ = epoch_; }
 
 private:
     static constexpr int batch = 16;
@@ -184,7 +190,8 @@ private:
     kernel_watch devices_;
 
     std::uint64_t epoch_ = 1;
-    std::uint64_t waited_in_vain_ = 0;  // the epoch of the last close that did
+    std::uint64_t waited_in_vain_ = 0;   // the epoch of the last close that did
+    std::uint64_t flushed_in_vain_ = 0;  // the epoch in which a link last waited for the device in vain
 
     // Clients of listeners that have not finished connecting.
     pending_clients<session> pending_;  // admitted: with a queue pair

@@ -270,14 +270,14 @@ RDMACORO_DECL void session::complete_all(std::error_code reason) noexcept {
 }
 
 /// The memory belongs to its owner again at return. No further piece is posted, and those under way are waited for, as long as the
-/// device completes some; where it does not, the link ends.
+/// device completes some; where it does not, or is gone, the link ends.
 RDMACORO_DECL void session::revoke(completion& c) noexcept {
     auto* t = static_cast<transfer*>(c.transport_state);
     transfers_.end_partial(*t);
     const auto now = [] { return std::chrono::steady_clock::now(); };
     constexpr auto patience = std::chrono::milliseconds(100);
     auto limit = now() + patience;
-    for (bool late = false; t->pieces_out != 0 && !late;) {
+    for (bool late = engine_.broken(); t->pieces_out != 0 && !late;) {
         late = now() >= limit;  // before the look: this process may have stood still
         const std::uint64_t before = completed_;
         engine_.progress();

@@ -201,15 +201,16 @@ RDMACORO_DECL void session::peer_gone() noexcept {
 }
 
 /// Returns when the device no longer touches memory of users: it has flushed the requests, or the queue pair is destroyed. A shared
-/// receive queue may lose slots by that, so the device has its time.
+/// receive queue may lose slots by that, so the device has its time: once for all links that come here before the next poll.
 RDMACORO_DECL void session::quiesce() noexcept {
     to_error_state();
     flush();
-    const auto patience = std::chrono::milliseconds(bank_->shared != nullptr ? 250 : 0);
-    const auto limit = std::chrono::steady_clock::now() + patience;
+    const bool waits = bank_->shared != nullptr && engine_.may_wait_for_flushes();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(waits ? 250 : 0);
     while (transfer_requests_ != 0 && std::chrono::steady_clock::now() < limit) engine_.progress();
     if (transfer_requests_ == 0) return;
     engine_.empty(*bank_);
+    engine_.flushed_in_vain();
     if (transfer_requests_ == 0) return;
     if (bank_->shared != nullptr) ++counts_.late_closes;
     destroy_queue_pair();
