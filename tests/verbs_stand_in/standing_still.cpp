@@ -106,4 +106,18 @@ TEST_CASE(
     }
 }
 
+TEST_CASE(
+    "of a link that ends as a get is canceled on a device that stands still that get alone is canceled") {
+    const stand_in::stalled how = GENERATE(stand_in::stalled::flushes, stand_in::stalled::flushes_nothing);
+    stand_in::world w(stand_in::by_tcp());
+    getting_links<1> one(w, how);
+    recording_completion other;
+    REQUIRE(one.ends[0].link->get(one.open.remote(), one.into, other) == post_result::posted);
+    static_cast<void>(one.ends[0].link->revoke(one.got[0]));
+    w.until([&] { return one.ends[0].sink.downs == 1; });
+    CHECK(one.ends[0].sink.reason == errc::peer_lost);
+    CHECK(other.outcome == errc::peer_lost);
+    CHECK(one.got[0].calls == 0);
+}
+
 }  // namespace test_verbs_stand_in_standing_still

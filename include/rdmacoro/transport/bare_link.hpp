@@ -133,7 +133,8 @@ public:
     /// Errors: `errc::bad_key`, `errc::out_of_bounds`, `errc::access_denied` leave the link usable. Where `capabilities().ends_on_refusal`
     ///     (verbs, and libfabric's providers that refuse by themselves) they end the link, and the code may be `errc::peer_lost`.
     ///     `errc::closed`, `errc::peer_lost`; `errc::no_resources` without memory for it; `errc::invalid_argument` when the lengths differ.
-    /// Cancellation: at any time.
+    /// Cancellation: at any time. Over verbs and libfabric the call waits for the pieces that are under way. If they do not end (verbs: nothing
+    ///     does for 100 ms; libfabric: for a second) the link ends with `errc::peer_lost`, over libfabric with all others of its domain.
     /// Example:
     ///     co_await link.rdma_get(region_of_peer.part(0, 64), buffer);
     [[nodiscard]] bare_transfer_operation<session> rdma_get(const remote_region& there,
@@ -148,7 +149,7 @@ public:
     /// Buffers: borrowed until then.
     /// Concurrency: any number at a time, in no order.
     /// Errors: as `rdma_get`.
-    /// Cancellation: at any time; how much was written is then unknown.
+    /// Cancellation: as `rdma_get`; how much was written is then unknown.
     /// Example:
     ///     co_await link.rdma_put(buffer, region_of_peer);
     template <std::convertible_to<std::span<const std::byte>> Bytes = std::span<const std::byte>>

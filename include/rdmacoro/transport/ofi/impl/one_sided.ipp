@@ -477,12 +477,12 @@ RDMACORO_DECL void session::revoke(completion& c) noexcept {
         return t->out || (t->at == transfer::stage::asked && peer_may_move());
     });
     if (stays) {
-        fail(errc::canceled);
+        fail(errc::peer_lost);
         engine_.reopen_endpoint();
     }
     if (t->at == transfer::stage::asked) {
         --asked_count_;
-        fail(errc::canceled);  // its answer would match no transfer
+        fail(errc::peer_lost);  // its answer would match no transfer
     }
     transfers_.end_partial(*t);
     give_back(*t);

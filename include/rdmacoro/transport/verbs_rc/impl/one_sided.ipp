@@ -286,7 +286,7 @@ RDMACORO_DECL void session::revoke(completion& c) noexcept {
         late = false;
     }
     if (t->pieces_out != 0) {
-        fail(errc::canceled);
+        fail(errc::peer_lost);
         quiesce();
     }
     give_back(*t);
