@@ -3,8 +3,10 @@
 #include <rdmacoro/transport/shm/handshake.hpp>
 
 #include "support/catch.hpp"
+#include "support/child_process.hpp"
 #include "support/held.hpp"
 #include "support/lingering_socket.hpp"
+#include "support/user_namespace.hpp"
 
 #include <cerrno>
 #include <chrono>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace test_transport_detail_close_elsewhere {
@@ -109,6 +112,41 @@ TEST_CASE("an own socket is told from none") {
     ::close(ends[0]);
     ::close(ends[1]);
     CHECK_FALSE(detail::is_own_user(ends[0]));
+}
+
+TEST_CASE("where a user namespace shows other users under this user's number no socket is this user's") {
+    struct user {
+        uid_t number;
+        bool told_apart;
+    };
+    const user as = GENERATE(user{65534, false}, user{0, true}, user{1234, true});
+    test::child_process child([as](const std::string&) {
+        if (!test::enter_user_namespace_as(as.number)) ::_exit(77);
+        int ends[2];
+        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || ::geteuid() != as.number) ::_exit(2);
+        ::_exit(detail::is_own_user(ends[0]) == as.told_apart &&
+                        detail::is_indistinct_user() != as.told_apart &&
+                        detail::is_this_user(as.number) == as.told_apart
+                    ? 0
+                    : 3);
+    });
+    child.tell("go");
+    const int status = child.wait();
+    REQUIRE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) SKIP_TEST("this system gives no user namespace");
+    CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("user 65534 is told from others where the kernel has them all") {
+    if (::geteuid() != 0) SKIP_TEST("needs root, to become another user");
+    test::child_process child([](const std::string&) {
+        if (::setuid(65534) != 0) ::_exit(2);
+        ::_exit(detail::is_this_user(65534) && !detail::is_this_user(0) ? 0 : 3);
+    });
+    child.tell("go");
+    const int status = child.wait();
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 }  // namespace test_transport_detail_close_elsewhere

@@ -2,9 +2,12 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/user_namespace.hpp"
 
+#include <cerrno>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -139,6 +142,27 @@ TEST_CASE(
     child.tell("go");
     const int status = child.wait();
     REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a hello that the kernel refuses for another reason than the peer's end tells that reason") {
+    test::child_process child([](const std::string&) {
+        if (!test::enter_user_namespace()) ::_exit(77);
+        int fds[2];
+        if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) ::_exit(2);
+        try {
+            send_hello(fds[0], hello{}, nullptr, 0);  // in the name of a user without a number
+        } catch (const error& thrown) {
+            const bool told = thrown.code() == std::error_code(EINVAL, std::system_category()) &&
+                              std::string_view(thrown.what()).find("hello") != std::string_view::npos;
+            ::_exit(told ? 0 : 3);
+        }
+        ::_exit(4);
+    });
+    child.tell("go");
+    const int status = child.wait();
+    REQUIRE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) SKIP_TEST("this system gives no user namespace");
     CHECK(WEXITSTATUS(status) == 0);
 }
 

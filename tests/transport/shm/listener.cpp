@@ -5,14 +5,19 @@
 #include <rdmacoro/transport/shm.hpp>
 
 #include "support/catch.hpp"
+#include "support/child_process.hpp"
 #include "support/lingering_socket.hpp"
 #include "support/shm_pair.hpp"
+#include "support/user_namespace.hpp"
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace test_transport_shm_listener {
@@ -123,6 +128,42 @@ TEST_CASE("a listener that goes ends accepts that wait, drops connections not ac
         const auto ended = co_await waiting;
         CHECK(ended.error() == errc::closed);
     }(near, far));
+}
+
+TEST_CASE("no link is made where a user namespace shows other users under this user's number") {
+    child_process child([](const std::string& name) {
+        if (!enter_user_namespace_as(65534)) ::_exit(77);
+        scheduler on{impatient{}};
+        shm::domain domain(on);
+        on.run([](shm::domain& d, const std::string& where) -> task<> {
+            auto listening = co_await d.listen(where);
+            std::string why;
+            try {
+                static_cast<void>(co_await d.connect(where));
+            } catch (const error& refused) {
+                if (refused.code() == errc::permission_denied) why = refused.what();
+            }
+            if (why.find("user namespace") == std::string::npos) ::_exit(3);
+            // One that does not look first is refused by the listener.
+            const detail::shm::socket_name there(where);
+            const detail::shm::unique_fd socket(
+                ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+            if (::connect(socket.get(), there.raw(), there.length()) != 0) ::_exit(4);
+            detail::shm::readable_operation reply(d, socket.get(), 20s);
+            co_await reply;
+            try {
+                static_cast<void>(detail::shm::receive_hello(socket.get()));
+            } catch (const error& refused) {
+                if (refused.code() == errc::permission_denied) co_return;
+            }
+            ::_exit(5);
+        }(domain, name));
+    });
+    child.tell(shm_test_name());
+    const int status = child.wait();
+    REQUIRE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) SKIP_TEST("this system gives no user namespace");
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("waiting for a descriptor ends with its event, at its limit, or canceled") {

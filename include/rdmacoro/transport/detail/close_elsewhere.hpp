@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include <sys/types.h>
+
 namespace rdmacoro::detail {
 
 /// Closes a socket to a process of another user on a thread of its own. Messages that nothing received may hold descriptors of any file, and
@@ -15,6 +17,11 @@ RDMACORO_DECL void close_elsewhere(int socket) noexcept;
 [[nodiscard]] RDMACORO_DECL std::size_t closing_elsewhere() noexcept;
 inline constexpr std::size_t most_closing = 16;
 
+/// Whether this process's user has the number under which a user namespace shows all users that it does not map (65534, "nobody"): the kernel's
+/// word on a peer does not tell them apart then, and no peer counts as this user's. So it is without /proc for that number.
+[[nodiscard]] RDMACORO_DECL bool is_indistinct_user() noexcept;
+/// Whether the kernel's word on a peer's user, as of `SO_PEERCRED`, names this process's, and no other one's.
+[[nodiscard]] RDMACORO_DECL bool is_this_user(uid_t user) noexcept;
 /// Whether the other end of a Unix socket belongs to this user.
 [[nodiscard]] RDMACORO_DECL bool is_own_user(int socket) noexcept;
 

@@ -4,10 +4,14 @@
 #include <rdmacoro/coro/detail/signals_blocked.hpp>
 #include <rdmacoro/transport/detail/close_elsewhere.hpp>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -36,10 +40,35 @@ RDMACORO_COLD void close_elsewhere(int socket) noexcept {
 
 RDMACORO_COLD std::size_t closing_elsewhere() noexcept { return sockets_closing.load(); }
 
+/// The numbers of a file of /proc, at most `N`; the rest of them are 0.
+template <std::size_t N>
+[[nodiscard]] std::array<unsigned long, N> numbers_of(const char* path) noexcept {
+    std::array<unsigned long, N> numbers{};
+    char text[128] = {};
+    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return numbers;
+    const ssize_t bytes = ::read(file, text, sizeof text - 1);
+    ::close(file);
+    if (bytes <= 0) return numbers;
+    char* at = text;
+    for (unsigned long& number : numbers) number = std::strtoul(at, &at, 10);
+    return numbers;
+}
+
+RDMACORO_COLD bool is_indistinct_user() noexcept {
+    static const unsigned long told = numbers_of<1>("/proc/sys/kernel/overflowuid")[0];
+    if (::geteuid() != (told != 0 ? told : 65534)) return false;
+    // Not kept: a child made by fork may enter another namespace.
+    constexpr unsigned long all = 0xffff'ffff;
+    return numbers_of<3>("/proc/self/uid_map") != std::array<unsigned long, 3>{0, 0, all};
+}
+
+RDMACORO_COLD bool is_this_user(uid_t user) noexcept { return user == ::geteuid() && !is_indistinct_user(); }
+
 RDMACORO_COLD bool is_own_user(int socket) noexcept {
     ucred peer{};
     socklen_t bytes = sizeof peer;
-    return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == ::geteuid();
+    return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && is_this_user(peer.uid);
 }
 
 RDMACORO_COLD void close_listener(int listening) noexcept {

@@ -1,6 +1,7 @@
 // The shared-memory handshake's system calls.
 #pragma once
 
+#include <rdmacoro/transport/detail/close_elsewhere.hpp>
 #include <rdmacoro/transport/detail/scheme.hpp>
 #include <rdmacoro/transport/shm/handshake.hpp>
 
@@ -79,7 +80,9 @@ RDMACORO_COLD void send_hello(int socket, const hello& contents, const int* desc
                                         "shared-memory link; raise the limit (ulimit -n)");
     if (errno == ENOMEM || errno == ENOBUFS)
         throw_named(errc::no_resources, "no memory for the hello of a shared-memory link");
-    throw_named(errc::peer_lost, "the peer went away during the shared-memory handshake");
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+        throw_named(errc::peer_lost, "the peer went away during the shared-memory handshake");
+    throw_errno("hello of a shared-memory link");
 }
 
 /// Of <asm/socket.h> and <linux/socket.h> since Linux 6.5.
@@ -161,7 +164,8 @@ RDMACORO_COLD received_hello receive_hello(int socket) {
     if (got.contents.status != 0) {
         const auto refused = static_cast<errc>(got.contents.status);
         throw_named(refused,
-                    refused == errc::permission_denied ? "the listener belongs to another user"
+                    refused == errc::permission_denied
+                        ? "the listener belongs to another user, or cannot tell users apart"
                     : refused == errc::invalid_argument
                         ? "the listener was inherited by fork: make the domain in the process that accepts"
                     : refused == errc::no_resources ? "the listener's process has no descriptors or memory "
@@ -191,7 +195,7 @@ RDMACORO_COLD own_hello introduce(domain_base& domain, const geometry& shape, in
 }
 
 RDMACORO_COLD void adopt(channel& made, domain_base& domain, received_hello& peer, int socket) {
-    if (peer.uid != ::geteuid()) throw error(errc::permission_denied);
+    if (!is_this_user(peer.uid)) throw error(errc::permission_denied);
     made.peer.map_table(peer.descriptors[0].get(), peer.contents.region_entries, peer.contents.salt);
     made.peer.map_arena(peer.descriptors[1].get(), peer.contents.arena_base, peer.contents.arena_bytes);
     made.fence_before_doorbell = !(domain.uses_membarrier() && peer.contents.has_membarrier != 0);

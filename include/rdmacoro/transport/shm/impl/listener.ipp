@@ -145,7 +145,7 @@ RDMACORO_COLD void acceptor::retry_later() {
 
 RDMACORO_COLD void acceptor::admit(unique_fd socket) {
     const ucred peer = peer_credentials(socket.get());
-    if (peer.uid != ::geteuid()) {
+    if (!is_this_user(peer.uid)) {
         hello refusal;
         refusal.status = static_cast<std::uint32_t>(errc::permission_denied);
         try {
@@ -260,8 +260,12 @@ RDMACORO_COLD bool connector::try_connect() {
         throw_errno("connect to ", name.text());
     }
     const ucred peer = peer_credentials(socket_.get());
-    if (peer.uid != ::geteuid()) {
+    if (!is_this_user(peer.uid)) {
         close_elsewhere(socket_.release());
+        if (is_indistinct_user())
+            throw_named(errc::permission_denied, name.text(),
+                        ": this process runs as the user as which its user namespace shows all users that it "
+                        "does not map, and cannot tell its peers' users; run it as another one");
         char why[96];
         std::snprintf(why, sizeof why, ": the listener belongs to user %lu, this process runs as %lu",
                       static_cast<unsigned long>(peer.uid), static_cast<unsigned long>(::geteuid()));
