@@ -1,12 +1,18 @@
 #include <rdmacoro/transport/shm/segment.hpp>
 
+#include <rdmacoro/transport/shm/domain.hpp>
+
 #include "support/catch.hpp"
+#include "support/child_process.hpp"
 
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace test_transport_shm_segment {
@@ -103,6 +109,36 @@ TEST_CASE("a segment's file can't be made shorter, and one that could be is refu
     const unique_fd device(::open("/dev/zero", O_RDWR | O_CLOEXEC));
     REQUIRE(device);
     CHECK(map_fails(device.get()) == errc::protocol_violation);
+}
+
+TEST_CASE("a file longer than the process's files may be is refused with what to do and ends no process") {
+    test::child_process child([](const std::string&) {
+        rlimit longest{};
+        if (::getrlimit(RLIMIT_FSIZE, &longest) != 0) ::_exit(2);
+        const auto refused = [](const char* option, auto make) {
+            try {
+                make();
+            } catch (const error& e) {
+                return e.code() == errc::no_resources &&
+                       std::string_view(e.what()).find(option) != std::string_view::npos &&
+                       std::string_view(e.what()).find("ulimit -f") != std::string_view::npos;
+            }
+            return false;
+        };
+        scheduler on;
+        domain_base domain(on, {});
+        longest.rlim_cur = page_bytes;
+        if (::setrlimit(RLIMIT_FSIZE, &longest) != 0) ::_exit(2);
+        if (!refused("shm_options::shape", [] { static_cast<void>(segment::create(small)); })) ::_exit(3);
+        if (!refused("shm_options::arena_bytes", [&] { domain.shared_arena().open(); })) ::_exit(4);
+        if (!refused("shm_options::max_regions", [&] { const domain_base another(on, {}); })) ::_exit(5);
+        // As long as files may be is not longer.
+        if (!make_memfd("test", page_bytes, "a file", "nothing")) ::_exit(6);
+    });
+    child.tell("go");
+    const int status = child.wait();
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("an error names what failed, and with which code") {

@@ -42,6 +42,11 @@ private:
 /// Throws `code`; the error's text is `name` and `text`.
 [[noreturn, gnu::cold]] void throw_named(errc code, std::string_view name, const char* text = "");
 
+/// A file in memory of that size, zeroed. The texts of its errors call it `what`, and name the option of `shm_options` that sets its size.
+/// Throws `errc::no_resources` where it is longer than the process's files may be (`RLIMIT_FSIZE`).
+[[nodiscard]] RDMACORO_DECL unique_fd make_memfd(const char* name, std::size_t bytes, const char* what,
+                                                 const char* option);
+
 inline constexpr std::size_t cell_bytes = 64;
 inline constexpr std::size_t page_bytes = 4096;
 

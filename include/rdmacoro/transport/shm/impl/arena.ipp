@@ -133,9 +133,8 @@ RDMACORO_COLD void arena::add_spare() {
 RDMACORO_COLD void arena::open() {
     if (base_ != nullptr) return;
     if (free_ == nullptr) free_ = new range{0, bytes_, nullptr};
-    unique_fd fd(::memfd_create("rdmacoro-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     const std::size_t all = bytes_ + notice_board_bytes;
-    if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(all)) != 0) throw_errno("memfd of the shared arena");
+    unique_fd fd = make_memfd("rdmacoro-arena", all, "the shared arena", "shm_options::arena_bytes");
     if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         throw_errno("sealing the shared arena");
     void* mapped = ::mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);

@@ -504,10 +504,8 @@ RDMACORO_DECL std::atomic<std::uint32_t>& domain_base::asleep() noexcept {
 }
 
 RDMACORO_COLD unique_fd domain_base::make_table(std::size_t entries) {
-    unique_fd fd(::memfd_create("rdmacoro-regions", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(table_bytes(entries))) != 0)
-        throw_errno("memfd of the region table");
-    return fd;
+    return make_memfd("rdmacoro-regions", table_bytes(entries), "the region table",
+                      "shm_options::max_regions");
 }
 
 RDMACORO_COLD void domain_base::unmap_table::operator()(region_entry* table) const noexcept {

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -30,6 +31,20 @@ RDMACORO_COLD void unique_fd::reset() noexcept {
     throw error(code, std::string(name.data(), name.size()).append(text));
 }
 
+RDMACORO_COLD unique_fd make_memfd(const char* name, std::size_t bytes, const char* what,
+                                   const char* option) {
+    // Looked at first: ftruncate beyond it sends SIGXFSZ, which ends the process.
+    rlimit longest{};
+    if (::getrlimit(RLIMIT_FSIZE, &longest) == 0 && bytes > longest.rlim_cur)
+        throw_named(errc::no_resources,
+                    std::string(what)
+                        .append(" is longer than files may be (ulimit -f); raise that limit, or lower ")
+                        .append(option));
+    unique_fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) throw_errno("memfd of ", what);
+    return fd;
+}
+
 RDMACORO_COLD bool geometry::acceptable() const noexcept {
     return cells >= 64 && cells <= (1u << 20) && (cells & (cells - 1)) == 0 && blocks >= 4 &&
            blocks <= most_blocks && block_bytes >= page_bytes && block_bytes <= (1u << 19) &&
@@ -45,10 +60,7 @@ RDMACORO_COLD std::size_t segment::file_bytes(const geometry& g) noexcept {
 }
 
 RDMACORO_COLD unique_fd segment::create(const geometry& g) {
-    unique_fd fd(::memfd_create("rdmacoro-link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd) throw_errno("memfd_create for a shared-memory link");
-    if (::ftruncate(fd.get(), static_cast<off_t>(file_bytes(g))) != 0)
-        throw_errno("ftruncate of a shared-memory link");
+    unique_fd fd = make_memfd("rdmacoro-link", file_bytes(g), "a shared-memory link", "shm_options::shape");
     if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         throw_errno("sealing a shared-memory link");
     }
