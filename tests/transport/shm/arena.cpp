@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <sys/mman.h>
+
 namespace test_transport_shm_arena {
 
 using namespace rdmacoro;
@@ -32,6 +34,23 @@ TEST_CASE("pieces are whole pages, zeroed, apart, and back when they go") {
     CHECK(c.bytes().data() == where);
     CHECK(c.bytes()[0] == std::byte{0});  // earlier contents are not visible
     CHECK(b.bytes()[0] == std::byte{2});
+}
+
+TEST_CASE("memory that was locked as it was given back is zeroed for the next piece") {
+    arena from(4 * page_bytes);
+    const shared_memory before = from.allocate(page_bytes);
+    shared_memory locked = from.allocate(2 * page_bytes);
+    const shared_memory after = from.allocate(page_bytes);
+    if (::mlock(locked.bytes().data(), page_bytes) != 0) SKIP_TEST("this process may lock no memory");
+    for (const shared_memory* each : {&before, &std::as_const(locked), &after})
+        std::memset(each->bytes().data(), 1, each->bytes().size());
+    locked.reset();
+    const shared_memory next = from.allocate(2 * page_bytes);
+    CHECK(
+        std::all_of(next.bytes().begin(), next.bytes().end(), [](std::byte x) { return x == std::byte{0}; }));
+    for (const shared_memory* each : {&before, &after})
+        CHECK(std::all_of(each->bytes().begin(), each->bytes().end(),
+                          [](std::byte x) { return x == std::byte{1}; }));
 }
 
 TEST_CASE("a piece of nearly as many bytes as there are numbers is refused") {

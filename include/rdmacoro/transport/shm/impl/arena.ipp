@@ -5,6 +5,7 @@
 #include <rdmacoro/transport/shm/arena.hpp>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <fcntl.h>
@@ -94,9 +95,11 @@ RDMACORO_COLD void arena::end_holds() noexcept {
 }
 
 RDMACORO_COLD void arena::make_free(std::span<std::byte> piece) noexcept {
-    // Frees the pages; the next user finds zeros.
-    ::madvise(piece.data(), piece.size(), MADV_REMOVE);
     const std::size_t offset = static_cast<std::size_t>(piece.data() - base_);
+    // Frees the pages; the next user finds zeros. Not by MADV_REMOVE, which memory that is locked (mlock, mlockall) refuses.
+    if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    static_cast<off_t>(notice_board_bytes + offset), static_cast<off_t>(piece.size())) != 0)
+        std::memset(piece.data(), 0, piece.size());
     range* before = nullptr;
     range* after = free_;
     for (; after != nullptr && after->offset < offset; after = after->next) before = after;
