@@ -3,7 +3,10 @@
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
 
+#include <csignal>
 #include <cstdint>
+#include <ctime>
+#include <string>
 #include <vector>
 
 #include <fcntl.h>
@@ -52,6 +55,32 @@ TEST_CASE("a process's memory is read and written, whatever the length") {
         CHECK(process.copy(false, 64, here.data(), bytes) == errc::out_of_bounds);
         CHECK(process.copy(true, ~std::uint64_t{0} - 4095, here.data(), bytes) == errc::out_of_bounds);
     }
+}
+
+TEST_CASE("a process is reached whatever signals come meanwhile") {
+    child_process child([](const std::string&) {
+        struct sigaction nothing{};
+        nothing.sa_handler = [](int) {};
+        nothing.sa_flags = SA_RESTART;
+        timer_t timer{};
+        sigevent often{};
+        often.sigev_notify = SIGEV_SIGNAL;
+        often.sigev_signo = SIGUSR1;
+        constexpr itimerspec each{{0, 50'000}, {0, 50'000}};
+        if (::sigaction(SIGUSR1, &nothing, nullptr) != 0 ||
+            ::timer_create(CLOCK_MONOTONIC, &often, &timer) != 0 ||
+            ::timer_settime(timer, 0, &each, nullptr) != 0)
+            ::_exit(2);
+        const unique_fd self = pidfd_of(::getpid());
+        for (int n = 0; n < 20'000; ++n) {
+            const peer_process process(self.get(), ::getpid());
+            if (!process.reachable()) ::_exit(3);
+        }
+    });
+    child.tell("go");
+    const int status = child.wait();
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("a process that has ended is lost to every copy, before and after its parent has waited for it") {

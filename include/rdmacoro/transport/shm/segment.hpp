@@ -37,6 +37,9 @@ private:
     int fd_ = -1;
 };
 
+/// `poll` of one descriptor that does not wait, which no signal ends: 1 if one of `events` is there, 0 if none is, negative if it failed.
+[[nodiscard]] RDMACORO_DECL int poll_now(int fd, short events) noexcept;
+
 /// Throws the system's error for `errno`; its text is `what` and `which`.
 [[noreturn, gnu::cold]] void throw_errno(const char* what, std::string_view which = {});
 /// Throws `code`; the error's text is `name` and `text`.

@@ -28,8 +28,7 @@ RDMACORO_COLD void standing_mark::stand(arena& owner, std::span<std::byte> range
 RDMACORO_COLD bool standing_mark::over() noexcept {
     if (of_.in.region_in_use() != key_) return true;
     // Only a process that has ended, or left the link, closes the socket.
-    pollfd ended{of_.socket.get(), POLLRDHUP, 0};
-    return ::poll(&ended, 1, 0) > 0;
+    return poll_now(of_.socket.get(), POLLRDHUP) > 0;
 }
 
 RDMACORO_COLD void standing_mark::released() noexcept { of_.release(); }

@@ -204,8 +204,7 @@ RDMACORO_COLD void adopt(channel& made, domain_base& domain, received_hello& pee
     if (!domain.options().use_process_vm || !peer.process) return;
     peer_process process(peer.process.get(), peer.pid);
     // A process that has ended, or runs another program, has closed its socket: what was opened may be another's.
-    pollfd hung_up{socket, POLLRDHUP, 0};
-    if (::poll(&hung_up, 1, 0) == 0) made.peer.reach_through(std::move(process));
+    if (poll_now(socket, POLLRDHUP) == 0) made.peer.reach_through(std::move(process));
 }
 
 RDMACORO_COLD void admit_peer(channel& made, const domain_base& domain, pid_t pid) noexcept {

@@ -161,8 +161,7 @@ RDMACORO_COLD void link_base::hang_up() noexcept {
 
 RDMACORO_COLD bool link_base::peer_alive() noexcept {
     if (down_) return false;
-    pollfd ended{channel_->socket.get(), POLLRDHUP, 0};
-    return ::poll(&ended, 1, 0) <= 0;
+    return poll_now(channel_->socket.get(), POLLRDHUP) <= 0;
 }
 
 RDMACORO_COLD link_base::link_base(channel_ref connected, const rdmacoro::capabilities& fixed)

@@ -35,8 +35,7 @@ RDMACORO_COLD peer_process::peer_process(int pidfd, pid_t pid) noexcept : pid_(p
     std::snprintf(path, sizeof path, "/proc/%ld/mem", number);
     memory_ = unique_fd(::open(path, O_RDWR | O_CLOEXEC));
     // A process that has not ended yet had that number all the while.
-    pollfd ended{pidfd, POLLIN, 0};
-    if (::poll(&ended, 1, 0) != 0) memory_.reset();
+    if (poll_now(pidfd, POLLIN) != 0) memory_.reset();
 }
 
 RDMACORO_DECL bool peer_process::alive() const noexcept {

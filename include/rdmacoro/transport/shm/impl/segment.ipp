@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -20,6 +21,14 @@ namespace rdmacoro::detail::shm {
 
 RDMACORO_COLD void unique_fd::reset() noexcept {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+RDMACORO_COLD int poll_now(int fd, short events) noexcept {
+    pollfd looked_at{fd, events, 0};
+    for (;;) {
+        const int ready = ::poll(&looked_at, 1, 0);
+        if (ready >= 0 || errno != EINTR) return ready;
+    }
 }
 
 [[gnu::noinline]] RDMACORO_DECL void throw_errno(const char* what, std::string_view which) {
