@@ -525,18 +525,27 @@ TEST_CASE(
     "a producer that announces records which it did not write has its ring looked at, and nothing else") {
     both_ends ends;
     const std::vector<std::byte> short_one(8, std::byte{1});
-    for (const std::uint32_t lie : {1u, 65u, 0x7fffffffu}) {
+    for (const std::uint32_t lie : {1u, 64u, 65u, 0x7fffffffu}) {
         ends.of_producer.words(0).announced.store(ends.in.position() + lie, std::memory_order_release);
-        CHECK(ends.in.announced());
+        CHECK(ends.in.announced() == (lie <= 64));  // more than the ring has is none
         CHECK(ends.in.nothing_new());
         record none;
         CHECK(ends.in.peek(none) == ring_consumer::found::nothing);
         REQUIRE(ends.out.put(record_type::message, {}, const_buffers(short_one)));
         CHECK(read_all(ends) == 1);
     }
-    // What lies behind what was read announces nothing.
-    ends.of_producer.words(0).announced.store(ends.in.position() - 1, std::memory_order_release);
-    CHECK_FALSE(ends.in.announced());
+}
+
+TEST_CASE("an announcement of records that were read is none, however many were read since") {
+    both_ends ends;
+    const std::vector<std::byte> short_one(8, std::byte{1});
+    REQUIRE(ends.out.put(record_type::message, {}, const_buffers(short_one)));
+    CHECK(read_all(ends) == 1);
+    for (const std::uint32_t since : {0u, 1u, 64u, 0x7fffffffu, 0x80000000u, 0x80000001u, 0xffffff00u}) {
+        CAPTURE(since);
+        ends.of_producer.words(0).announced.store(ends.in.position() - since, std::memory_order_release);
+        CHECK_FALSE(ends.in.announced());
+    }
 }
 
 TEST_CASE("the memory of what the consumer has given back is returned to the system, and of nothing else") {

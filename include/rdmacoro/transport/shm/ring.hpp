@@ -261,7 +261,8 @@ public:
 
     /// Whether the producer gave notice of records that were not read. Does not touch the ring.
     [[nodiscard]] bool announced() const noexcept {
-        return static_cast<std::int32_t>(words_->announced.load(std::memory_order_acquire) - head_) > 0;
+        // Any value further ahead is an old notice: positions wrap.
+        return words_->announced.load(std::memory_order_acquire) - head_ - 1 < cells_;
     }
 
     /// Looks at the head. A record stays there until `advance`.
