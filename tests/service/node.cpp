@@ -783,6 +783,14 @@ TEST_CASE("wrong ids and limits, unknown nodes and empty handles are errors that
         node_options none;
         none.connections = 0;
         CHECK_THROWS_WITH(node<shm>(1, none), contains("limit of 0"));
+        for (duration node_options::* const limit :
+             {&node_options::hello_limit, &node_options::attempt_limit, &node_options::connect_limit}) {
+            for (const duration no_time : {duration(0), duration(-1)}) {
+                node_options hasty;
+                hasty.*limit = no_time;
+                CHECK_THROWS_WITH(node<shm>(1, hasty), contains("is not more than 0"));
+            }
+        }
         node<shm> one(1);
         CHECK_THROWS_WITH(one.peer(1), contains("this node itself"));
         CHECK_THROWS_WITH(one.peer(0), contains("0 is no node's id"));

@@ -236,7 +236,7 @@ public:
     using peer_type = node_peer<Ts...>;
 
     /// A node on the scheduler that runs on this thread, over its own domains. Throws `errc::invalid_argument` where none runs, for id 0 and for
-    /// limits of 0.
+    /// limits that have to be at least 1, or more than 0, and are not.
     explicit node(node_id id, const node_options& options = {})
         : state_(new state(detail::running_scheduler(), id, options, typename state::domains{})) {}
     /// The same over domains of the caller's, one of each transport in their order. They outlive the node.

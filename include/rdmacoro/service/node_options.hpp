@@ -18,13 +18,13 @@ struct node_options {
     std::size_t connections = 1024;
     /// Accepted connections at a time that have not said which node they are of; at least 1. More wait to be accepted.
     std::size_t unnamed_connections = 64;
-    /// How long such a connection may say nothing, and how long an answer may take. Where more wait, the one that has been silent, or was
+    /// How long such a connection may say nothing, and how long an answer may take; more than 0. Where more wait, the one that has been silent, or was
     /// refused and does not close, for the longest time is closed after a tenth of this.
     duration hello_limit = std::chrono::seconds(2);
-    /// How long connecting by one URL may take. The addresses of a name are tried within it, each when the one before has failed or after
-    /// 250 ms.
+    /// How long connecting by one URL may take; more than 0. The addresses of a name are tried within it, each when the one before has failed
+    /// or after 250 ms.
     duration attempt_limit = std::chrono::seconds(2);
-    /// How long a message waits for a connection, all attempts and the pauses between them included.
+    /// How long a message waits for a connection, all attempts and the pauses between them included; more than 0.
     duration connect_limit = std::chrono::seconds(5);
     /// The pause after a failed attempt, at least 1 ms: doubled after each further one, and a random part of up to a half less.
     duration first_pause = std::chrono::milliseconds(5);

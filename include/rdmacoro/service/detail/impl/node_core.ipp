@@ -100,6 +100,9 @@ RDMACORO_COLD node_core::node_core(scheduler& on, node_id id, const node_options
     if (options.connections == 0) throw error(errc::invalid_argument, "node: a limit of 0 connections");
     if (options.unnamed_connections == 0)
         throw error(errc::invalid_argument, "node: a limit of 0 unnamed connections");
+    if (std::min({options.hello_limit, options.attempt_limit, options.connect_limit}) <= duration::zero())
+        throw error(errc::invalid_argument,
+                    "node: hello_limit, attempt_limit or connect_limit is not more than 0");
     self.id = id;
     self.born = options.born != generation{} ? options.born : new_generation();
     self.host = host_identity::own();
