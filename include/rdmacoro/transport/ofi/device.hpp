@@ -77,7 +77,7 @@ public:
 
     // ---- matching
 
-    /// The description of endpoints whose messages the provider matches. Nullptr: there are none, and `why_no_matching` is the reason.
+    /// The description of endpoints for which the provider matches messages. Nullptr: there are none, and `why_no_matching` is the reason.
     [[nodiscard]] fi_info* tagged_info() noexcept;
     /// "shm: its matching is used from libfabric 1.19 on, and this is 1.17". Empty: it is used.
     [[nodiscard]] std::string why_no_matching();
