@@ -3,17 +3,22 @@
 #include <rdmacoro/transport/shm/domain.hpp>
 
 #include "support/catch.hpp"
+#include "support/child_process.hpp"
 #include "support/counting_new.hpp"
 #include "support/recording_sink.hpp"
 
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <string>
+#include <system_error>
 #include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace test_transport_shm_peer_memory {
@@ -26,10 +31,10 @@ namespace {
 /// This process as its own peer.
 struct own_memory {
     scheduler on;
-    domain_base domain{on, {}};
+    domain_base domain;
     peer_memory peer;
 
-    own_memory() {
+    explicit own_memory(const shm_options& options = {}) : domain(on, options) {
         peer.map_table(domain.table_file(), domain.options().max_regions, domain.regions().salt());
         domain.shared_arena().open();
         peer.map_arena(domain.shared_arena().file(),
@@ -95,6 +100,32 @@ TEST_CASE("the peer's arena is reached without the kernel's permission, and only
     CHECK_FALSE(m.peer.reaches(end - 8, 9));
     CHECK_FALSE(m.peer.reaches(address, static_cast<std::uint64_t>(-1)));
     CHECK_FALSE(m.peer.reaches(reinterpret_cast<std::uint64_t>(&word), sizeof word));
+}
+
+TEST_CASE("a process that locks what it maps takes no memory for an arena but for what is touched") {
+    test::child_process child([](const std::string&) {
+        shm_options options;
+        options.arena_bytes = std::size_t{64} << 20;
+        if (::mlockall(MCL_FUTURE) != 0) ::_exit(77);
+        try {
+            own_memory m(options);
+            const shared_memory piece = m.domain.allocate_shared(100);
+            const auto address = reinterpret_cast<std::uint64_t>(piece.bytes().data());
+            std::uint64_t word = 77;
+            if (m.peer.copy(false, address, reinterpret_cast<std::byte*>(&word), sizeof word) != errc::ok)
+                ::_exit(2);
+            struct stat used{};
+            if (::fstat(m.domain.shared_arena().file(), &used) != 0) ::_exit(3);
+            ::_exit(used.st_blocks * 512 < (8 << 20) ? 0 : 4);
+        } catch (const error& none) {
+            ::_exit(none.code().category() == std::system_category() ? 77 : 5);  // more than it may lock
+        }
+    });
+    child.tell("go");
+    const int status = child.wait();
+    REQUIRE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) SKIP_TEST("this process may not lock as much memory");
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("the peer's table of regions says what is allowed, from the moment it changes") {

@@ -29,7 +29,8 @@ namespace rdmacoro {
 /// How a shared-memory domain behaves; the defaults suit all but tests.
 struct shm_options {
     detail::shm::geometry shape{};  ///< of the links this side connects
-    /// Address space for `shared_memory`: not 0, and 64 TiB at most. Pages are used as they are touched.
+    /// Address space for `shared_memory`: not 0, and 64 TiB at most. Pages are used as they are touched, also after
+    /// `mlockall(MCL_FUTURE)`, though all of it counts for `RLIMIT_MEMLOCK` then; `mlockall(MCL_CURRENT)` takes them all.
     std::size_t arena_bytes = 1u << 30;
     std::size_t max_regions = 16384;                      ///< registered at once; 1 to 65,536
     duration handshake_limit = std::chrono::seconds(10);  ///< for a peer to send its hello; more than 0

@@ -140,8 +140,13 @@ RDMACORO_COLD void arena::open() {
     unique_fd fd = make_memfd("rdmacoro-arena", all, "the shared arena", "shm_options::arena_bytes");
     if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         throw_errno("sealing the shared arena");
-    void* mapped = ::mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+    void* mapped = ::mmap(nullptr, all, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
     if (mapped == MAP_FAILED) throw_errno("mmap of the shared arena");
+    // Not at once: after mlockall(MCL_FUTURE) mmap takes memory for all that may be touched.
+    if (::mprotect(mapped, all, PROT_READ | PROT_WRITE) != 0) {
+        ::munmap(mapped, all);
+        throw_errno("mprotect of the shared arena");
+    }
     base_ = static_cast<std::byte*>(mapped) + notice_board_bytes;
     fd_ = std::move(fd);
 }

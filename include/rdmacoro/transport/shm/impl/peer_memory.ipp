@@ -56,6 +56,8 @@ RDMACORO_COLD bool peer_memory::open_arena() noexcept {
         return false;
     }
     // The file begins with the board: its mapping grows over the rest, and the descriptor is not needed again.
+    ::munlock(boards_,
+              notice_board_bytes);  // after mlockall(MCL_FUTURE) mremap would take memory for all of it
     void* grown = ::mremap(boards_, notice_board_bytes, notice_board_bytes + arena_bytes_, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) {
         arenas_mapped -= arena_bytes_;
