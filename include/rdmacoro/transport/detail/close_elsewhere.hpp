@@ -17,7 +17,7 @@ RDMACORO_DECL void close_elsewhere(int socket) noexcept;
 [[nodiscard]] RDMACORO_DECL std::size_t closing_elsewhere() noexcept;
 inline constexpr std::size_t most_closing = 16;
 
-/// Whether this process's user has the number under which a user namespace shows all users that it does not map (65534): the kernel's
+/// Whether this process's user has the number under which a user namespace shows all users that it does not map (65534 mostly): the kernel's
 /// word on a peer does not tell them apart then, and no peer counts as this user's. So it is without /proc for that number.
 [[nodiscard]] RDMACORO_DECL bool is_indistinct_user() noexcept;
 /// Whether the kernel's word on a peer's user, as of `SO_PEERCRED`, names this process's, and no other one's.
