@@ -2,14 +2,19 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/held.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace test_transport_detail_host_arrivals {
@@ -58,6 +63,36 @@ TEST_CASE("ranks of another job, and of other hosts, are not seen") {
     const host_arrivals twice(job, 0, here);
     const host_arrivals other(job, 1, here);
     CHECK(one.unseen().empty());
+}
+
+TEST_CASE("a rank whose knock is taken before it says its number is seen when it has said it") {
+    const std::string job = fresh_job();
+    const std::size_t open = rdmacoro::test::open_descriptors();
+    {
+        host_arrivals first(job, 0, {0, 1, 2});
+        const std::string name =
+            "rdmacoro-" + std::to_string(::getuid()) + "-0-" + std::to_string(job.size()) + '-' + job;
+        sockaddr_un mark{};
+        mark.sun_family = AF_UNIX;
+        std::copy(name.begin(), name.end(), mark.sun_path + 1);
+        const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+        int knocks[4];
+        for (int& knock : knocks) {
+            knock = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            REQUIRE(::connect(knock, reinterpret_cast<const sockaddr*>(&mark), length) == 0);
+        }
+        CHECK(first.unseen() == numbers{1, 2});
+        const std::uint32_t rank = 1;
+        CHECK(::send(knocks[0], &rank, sizeof rank, MSG_NOSIGNAL) == sizeof rank);
+        ::close(knocks[0]);
+        CHECK(first.unseen() == numbers{2});
+        // Of those that say nothing it keeps no more than there are ranks.
+        char none = 0;
+        CHECK(::recv(knocks[3], &none, 1, MSG_DONTWAIT) == 0);
+        for (int n = 1; n < 4; ++n) ::close(knocks[n]);
+        CHECK(first.unseen() == numbers{2});
+    }
+    CHECK(rdmacoro::test::open_descriptors() == open);
 }
 
 TEST_CASE("a child made by fork that destroys its copy takes its parent's mark from no rank") {

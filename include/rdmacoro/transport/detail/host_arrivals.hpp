@@ -33,11 +33,15 @@ private:
     /// Whether that rank is there; it hears of this one.
     [[nodiscard]] bool knock(std::string_view job, std::uint32_t rank) const noexcept;
     void saw(std::uint32_t rank);
+    /// Whether a knock says nothing yet; one that does, or never will, is closed.
+    [[nodiscard]] bool hear(int fd);
 
     std::uint32_t rank_;
     std::vector<std::uint32_t> ranks_;
     std::mutex lock_;
     std::vector<bool> seen_;  // by place in `ranks_`
+    std::vector<int>
+        silent_;  // knocks that were taken between their connect and their send; at most one for each rank
     int listening_ = -1;
     pid_t process_;  // that made it: in a child by fork the socket is the parent's
 };

@@ -37,6 +37,7 @@ RDMACORO_COLD host_arrivals::host_arrivals(std::string_view job, std::uint32_t r
                                            std::vector<std::uint32_t> ranks)
     : rank_(rank), ranks_(std::move(ranks)), seen_(ranks_.size()), process_(::getpid()) {
     saw(rank);
+    silent_.reserve(ranks_.size());
     const arrival_name own(job, rank);
     listening_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     // First the mark, then the knocks: of two that come at a time each finds the other, or is found.
@@ -52,6 +53,7 @@ RDMACORO_COLD host_arrivals::host_arrivals(std::string_view job, std::uint32_t r
 }
 
 RDMACORO_COLD host_arrivals::~host_arrivals() {
+    for (const int fd : silent_) ::close(fd);
     if (listening_ < 0) return;
     if (::getpid() == process_) {
         close_listener(listening_);
@@ -81,8 +83,18 @@ RDMACORO_COLD void host_arrivals::saw(std::uint32_t rank) {
     if (at != ranks_.end() && *at == rank) seen_[static_cast<std::size_t>(at - ranks_.begin())] = true;
 }
 
+RDMACORO_COLD bool host_arrivals::hear(int fd) {
+    std::uint32_t rank = 0;
+    const ssize_t bytes = ::recv(fd, &rank, sizeof rank, MSG_DONTWAIT);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (bytes == sizeof rank) saw(rank);
+    ::close(fd);
+    return false;
+}
+
 RDMACORO_COLD std::vector<std::uint32_t> host_arrivals::unseen() {
     const std::lock_guard held(lock_);
+    std::erase_if(silent_, [this](int fd) { return !hear(fd); });
     // Clients of other users may come as fast as they are taken.
     std::size_t most = listening_ < 0 ? 0 : ranks_.size() + most_closing;
     for (; most != 0 && closing_elsewhere() < most_closing; --most) {
@@ -93,9 +105,12 @@ RDMACORO_COLD std::vector<std::uint32_t> host_arrivals::unseen() {
             close_elsewhere(fd);
             continue;
         }
-        std::uint32_t rank = 0;
-        if (::recv(fd, &rank, sizeof rank, 0) == sizeof rank) saw(rank);
-        ::close(fd);
+        if (!hear(fd)) continue;
+        if (silent_.size() < ranks_.size()) {
+            silent_.push_back(fd);
+        } else {
+            ::close(fd);
+        }
     }
     std::vector<std::uint32_t> missing;
     for (std::size_t at = 0; at < ranks_.size(); ++at) {
