@@ -139,16 +139,13 @@ inline void session::send_owed_control() noexcept {
 
 /// The device has completed all work requests up to this one, but for `reads_`; `outcome` is that of the last.
 inline void session::sent(std::uint32_t sequence, ibv_wc_status outcome) noexcept {
+    if (outcome != IBV_WC_SUCCESS) [[unlikely]]
+        request_failed(outcome);
     if (!reads_.empty()) [[unlikely]]
         read_over(sequence, outcome);
     const std::uint64_t last =
         completed_ + static_cast<std::uint32_t>(sequence - static_cast<std::uint32_t>(completed_));
     if (last >= posted_) return;
-    // The refused transfer ends with the refusal, all others with the loss of the peer: a peer that dies loses its memory first.
-    if (outcome != IBV_WC_SUCCESS && outcome != IBV_WC_WR_FLUSH_ERR) [[unlikely]] {
-        if (outcome == IBV_WC_REM_INV_REQ_ERR) ++counts_.called_invalid;
-        fail(outcome == IBV_WC_REM_ACCESS_ERR ? errc::peer_lost : errc_of(outcome));
-    }
     for (; completed_ <= last; ++completed_) {
         holding& held = ring_[completed_ & (ring_.size() - 1)];
         if (held.staged != nullptr) {

@@ -226,6 +226,7 @@ private:
     [[nodiscard]] bool room_for_transfer() const noexcept { return room(ring_.size() / 4); }
     void release_unposted(std::uint64_t from) noexcept;
     void post_failed(std::uint64_t first, const ibv_send_wr* refused) noexcept;
+    void request_failed(ibv_wc_status outcome) noexcept;
     inline void mark_dirty() noexcept;
     inline void mark_work() noexcept;
 
@@ -366,7 +367,7 @@ private:
         false;  // over iWARP: until it comes, identifier and queue pair cannot be destroyed without waiting for it
     bool could_receive_ = false;  // the queue pair has been ready to receive, also before `connected_`
     bool last_receive_over_ = false;
-    bool in_error_ = false;  // the queue pair is, by this side
+    bool in_error_ = false;  // the queue pair is, as this side knows
     bool late_ = false;      // leaving takes too long
     bool pending_ = false;   // an accepted client that has a queue pair and has not finished connecting
     std::uint64_t settled_ =

@@ -204,8 +204,6 @@ RDMACORO_DECL void session::read_over(std::uint32_t sequence, ibv_wc_status outc
     if (found == reads_.end()) return;
     const holding ended = found->held;
     reads_.erase(found);
-    if (outcome != IBV_WC_SUCCESS && outcome != IBV_WC_WR_FLUSH_ERR)
-        fail(outcome == IBV_WC_REM_ACCESS_ERR ? errc::peer_lost : errc_of(outcome));
     if (failure_ && outcome == IBV_WC_SUCCESS) outcome = IBV_WC_WR_FLUSH_ERR;  // as in `sent`
     piece_over(ended, outcome);
     if (transfers_.partial() != 0) pump();

@@ -48,6 +48,7 @@ RDMACORO_DECL void session::timer_expired() noexcept {
         return;
     }
     if (failure_) return;
+    if (in_error_) return fail(errc::peer_lost);  // see `request_failed`
     if (want_writable_) {
         // There has been no room for long. The peer may be slow; but no event reports a queue pair that is broken. (Some
         // devices do not report the state when they are asked.)
@@ -151,6 +152,18 @@ RDMACORO_DECL void session::post_failed(std::uint64_t first, const ibv_send_wr* 
         release_unposted(first + static_cast<std::uint32_t>(low - static_cast<std::uint32_t>(first)));
     }
     fail(errc::peer_lost);
+}
+
+/// The refused transfer ends with the refusal, all others with the loss of the peer: a peer that dies loses its memory first. A request
+/// that is flushed shows that the queue pair has broken by itself; the completion that says why may come after it, in the same poll.
+RDMACORO_COLD void session::request_failed(ibv_wc_status outcome) noexcept {
+    if (outcome == IBV_WC_WR_FLUSH_ERR) {
+        if (phase_ != phase::ready || failure_ || in_error_) return;
+        to_error_state();  // nothing more is posted to it
+        return timer_.set(duration::zero());
+    }
+    if (outcome == IBV_WC_REM_INV_REQ_ERR) ++counts_.called_invalid;
+    fail(outcome == IBV_WC_REM_ACCESS_ERR ? errc::peer_lost : errc_of(outcome));
 }
 
 /// Precondition: `can_send_control()`. False: where nothing travels inside work requests, no slot is free now. Then the credits are
