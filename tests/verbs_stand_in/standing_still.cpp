@@ -120,4 +120,43 @@ TEST_CASE(
     CHECK(one.got[0].calls == 0);
 }
 
+TEST_CASE("messages of a link whose queue pair had to be destroyed take no slots from other links while they "
+          "wait") {
+    stand_in::world w(stand_in::by_tcp());
+    getting_links<1> one(w, stand_in::stalled::flushes_nothing);
+    stand_in::end& a = one.ends[0];
+    stand_in::end& b = one.others[0];
+    recording_completion none;
+    const auto fill = [&](stand_in::end& from) {
+        std::uint64_t posted = 0;
+        while (from.link->post(header_of(posted), {}, none) == post_result::done) ++posted;
+        return posted;
+    };
+    a.sink.refuse_all = true;
+    const std::uint64_t waiting = fill(b);
+    REQUIRE(waiting >= 32);
+    w.turns(10);
+    REQUIRE(a.sink.offers != 0);
+    stand_in::fail(*a.link->queue_pair(), stand_in::report::event);
+    w.until([&] { return a.link->post(header_of(1), {}, none) == post_result::failed; });
+    w.turns(100);  // the end of its last receive is reported
+    static_cast<void>(a.link->revoke(one.got[0]));
+    CHECK(a.link->queue_pair() == nullptr);
+
+    stand_in::end c;
+    stand_in::end d;
+    w.link(c, d);
+    const std::size_t before = stand_in::times_not_ready();
+    const std::uint64_t sent = fill(d);
+    CHECK(stand_in::times_not_ready() == before);
+    w.until([&] { return c.sink.count == sent; });
+    CHECK(a.sink.downs == 0);
+    a.sink.refuse_all = false;
+    w.until([&] { return a.sink.downs == 1; });
+    CHECK(a.sink.count == waiting);
+    for (stand_in::end* each : {&a, &b, &c, &d}) each->link.reset();
+    w.until_all_gone();
+    CHECK(w.client.counts().lost_receives == 0);
+}
+
 }  // namespace test_verbs_stand_in_standing_still

@@ -336,7 +336,6 @@ RDMACORO_DECL void session::destroy_queue_pair() noexcept {
         if (ended.moves != nullptr) piece_over(ended, IBV_WC_WR_FLUSH_ERR);
     }
     staged_ = 0;
-    release_resources();
     // The owner may keep this object for long.
     chain_.reset();
     chain_bytes_.reset();
@@ -378,7 +377,7 @@ RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
         if (late_ && !over) ++counts_.late_closes;
         destroy_queue_pair();
     }
-    release_resources();
+    release_resources();  // not before: messages that wait for the user hold slots
     if (id_ != nullptr && (in_a_hurry || late_ || cm_over_ || !connected_)) {
         ::rdma_destroy_id(std::exchange(id_, nullptr));
     }
