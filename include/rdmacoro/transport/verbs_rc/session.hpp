@@ -174,6 +174,7 @@ public:
     [[nodiscard]] time_point pending_since() const noexcept { return pending_since_; }
     RDMACORO_DECL void cm_event(const cm_news& news) noexcept override;
     void last_receive_is_over() noexcept { last_receive_over_ = true; }
+    void first_message_came() noexcept;
     /// Goes on with leaving. True: it can be destroyed.
     [[nodiscard]] bool leave_step(bool in_a_hurry) noexcept;
     /// Whether the device has yet to send or to finish something.

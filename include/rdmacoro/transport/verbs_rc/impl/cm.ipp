@@ -267,6 +267,13 @@ RDMACORO_COLD void session::accept_request() noexcept {
     cm_owes_event_ = !by_hand;
 }
 
+/// An accepted client has sent by its queue pair: the last message of its handshake is late or lost, and the connection manager need not
+/// wait for it. It reports that the connection is established.
+RDMACORO_COLD void session::first_message_came() noexcept {
+    if (phase_ == phase::opening && accepting_ && id_ != nullptr && !socket_.is_open())
+        static_cast<void>(::rdma_notify(id_, IBV_EVENT_COMM_EST));
+}
+
 RDMACORO_COLD void session::cm_event(const cm_news& news) noexcept {
     cm_owes_event_ = false;
     if (phase_ == phase::opening) return socket_.is_open() ? peer_found(news) : opening_event(news);

@@ -238,8 +238,7 @@ RDMACORO_DECL void engine::read_async_events() noexcept {
             case IBV_EVENT_QP_REQ_ERR:
             case IBV_EVENT_QP_ACCESS_ERR:
             case IBV_EVENT_QP_LAST_WQE_REACHED:
-                about = static_cast<session*>(event.element.qp->qp_context);
-                break;
+            case IBV_EVENT_COMM_EST: about = static_cast<session*>(event.element.qp->qp_context); break;
             default: break;
         }
         const ibv_event_type type = event.event_type;
@@ -249,6 +248,7 @@ RDMACORO_DECL void engine::read_async_events() noexcept {
             case IBV_EVENT_QP_REQ_ERR:
             case IBV_EVENT_QP_ACCESS_ERR: about->fail(errc::peer_lost); break;
             case IBV_EVENT_QP_LAST_WQE_REACHED: about->last_receive_is_over(); break;
+            case IBV_EVENT_COMM_EST: about->first_message_came(); break;
             case IBV_EVENT_DEVICE_FATAL: device_gone(); break;
             case IBV_EVENT_CQ_ERR:
             case IBV_EVENT_SRQ_ERR:
