@@ -339,7 +339,6 @@ TEST_CASE("where what is not injected may wait for its receive, messages are lon
           "and their heads are "
           "injected, however little options inject") {
     using transport = ofi<always_matching_shm>;
-    using matched = protocols<provider_matched>;
     const std::size_t inject = GENERATE(0u, 8u, 16u, 39u, 100u);
     CAPTURE(inject);
     ofi_options options;
