@@ -240,6 +240,8 @@ TEST_CASE("a process that is killed while the others shrink is left out, whether
                 CHECK(all.wrong({second, size - 1}) == "");
                 ++count.all;
                 count.in_time += all.notes(second).in_time;
+                // Later its own shrink may have ended, where a turn takes as long as the others' part.
+                if (turns == 0) CHECK(all.notes(second).in_time);
                 for (unsigned rank = 0; rank + 1 < size; ++rank) {
                     if (rank == second) continue;
                     CHECK(all.notes(rank).step == size - 2);
@@ -248,8 +250,8 @@ TEST_CASE("a process that is killed while the others shrink is left out, whether
             }
         }
     }
-    // After 40 turns its own shrink may have ended.
-    CHECK(4 * count.in_time >= 3 * count.all);
+    CHECK(count.in_time >= 2);
+    CHECK(count.all == 8 * networks.size());
 }
 
 namespace {
