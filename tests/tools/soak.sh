@@ -59,14 +59,14 @@ grep -q '^fault: worker [01]: accepts no more over shm: ' "$work/out" || fail "a
 timeout 150 "$soak" --minutes 0.05 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0 >"$work/out" 2>"$work/err" &
 late=$!
 overseer=
-for n in $(seq 200); do
-    overseer=$(cat "/proc/$late/task/$late/children")
+for n in $(seq 3000); do
+    overseer=$(cat "/proc/$late/task/$late/children" 2>/dev/null || true)
     overseer=${overseer%% *}
     workers=$(cat "/proc/$overseer/task/$overseer/children" 2>/dev/null || true)
     [ "$(echo "$workers" | wc -w)" -lt 2 ] || break
     sleep 0.02
 done
-kill -STOP "$overseer"
+kill -STOP "$overseer" || fail "the overseer does not begin, or ends before its workers"
 for n in $(seq 600); do
     ended=0
     for one in $workers; do case $(cat "/proc/$one/stat") in *") Z "*) ended=$((ended + 1)) ;; esac; done
