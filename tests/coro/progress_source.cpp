@@ -223,7 +223,9 @@ TEST_CASE("a scheduler with hundreds of sources parks, and each of them wakes it
     ringer.join();
     const std::uint64_t parks = on.parks();
     CHECK(parks >= count);
-    on.run([]() -> task<> { co_await sleep_for(100ms); }());  // longer than a loaded machine takes to come to park
+    on.run([]() -> task<> {
+        co_await sleep_for(100ms);
+    }());                       // longer than a loaded machine takes to come to park
     CHECK(on.parks() > parks);  // nothing else can end that sleep
 }
 
