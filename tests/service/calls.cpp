@@ -383,11 +383,15 @@ CALLS_CASE("an end is drained while the peer's handlers go on that it has given 
         {
             auto rows = co_await client.open(once::rows);
             auto numbers = co_await client.open(once::sum);
-            const auto answer = co_await as_result(timeout(client.call(once::wait), 1ms));
-            CHECK_FALSE(answer.has_value());
+            local_stop_source stop;
+            auto call = start(as_result(with_stop(client.call(once::wait), stop.get_token())));
+            while (slow.running() != 3)
+                co_await yield();  // all have come: what is given up before is not asked
+            stop.request_stop();
+            const auto answer = co_await call;
+            CHECK(answer.error() == errc::canceled);
             const auto row = co_await as_result(timeout(rows.next(), 1ms));
             CHECK_FALSE(row.has_value());
-            while (slow.running() != 3) co_await yield();
         }
         co_await timeout(client.drain(), 20s);
         CHECK(slow.running() == 3);
