@@ -93,12 +93,6 @@ struct steps_within {
     }
 };
 
-sim_options in(sim_world& world) {
-    sim_options o;
-    o.world = &world;
-    return o;
-}
-
 }  // namespace
 
 TEST_CASE("an algorithm sees its rank, its blocks and the hosts, and moves what is missing") {

@@ -87,11 +87,6 @@ public:
     unsigned ended_well = 0;
 
 private:
-    static sim_options in(sim_world& world) {
-        sim_options o;
-        o.world = &world;
-        return o;
-    }
     void note(unsigned rank, const std::string& what) {
         if (wrong.size() < 1000) wrong += "rank " + std::to_string(rank) + ": " + what + "; ";
     }

@@ -87,11 +87,6 @@ public:
     unsigned amid_shrink = 0;  ///< ranks that died while others shrank
 
 private:
-    static sim_options in(sim_world& world) {
-        sim_options o;
-        o.world = &world;
-        return o;
-    }
     static task<> stoppable(task<> what, local_stop_token token) {
         static_cast<void>(co_await as_result(with_stop(std::move(what), token)));
     }

@@ -26,16 +26,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A simulated network without chance, and the ranks in it.
-sim_options in(sim_world& world) {
-    sim_options o;
-    o.world = &world;
-    return o;
-}
-task<> open(ranks<sim>& all) {
-    co_await all.open();
-    for (unsigned rank = 0; rank < all.size(); ++rank) all.state(rank).checks = false;
-}
 /// Every rank has a connection to every other one.
 task<> connect_all(ranks<sim>& all) {
     static const algorithm* const with_all =
@@ -73,7 +63,7 @@ loss lose(const collective_case& of, const algorithm& by, unsigned size, unsigne
     try {
         run_simulated({}, [&](sim_world& world) -> task<> {
             ranks<sim> all(size, hosts, options, in(world));
-            co_await open(all);
+            co_await open_unchecked(all);
             if (connected) co_await connect_all(all);
             forced_algorithm = &by;
             forced_kind = of.kind;
@@ -243,7 +233,7 @@ TEST_CASE(
         constexpr unsigned size = 5;
         constexpr unsigned late = 3;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         std::vector<end_of_rank> how(size);
         local_stop_source stop;
         const auto part = [&](unsigned rank) -> task<> {
@@ -291,7 +281,7 @@ TEST_CASE("in every algorithm of every collective the rank that had not entered 
     const auto one_case = [&](const collective_case& of, const algorithm& by) {
         run_simulated({}, [&](sim_world& world) -> task<> {
             ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-            co_await open(all);
+            co_await open_unchecked(all);
             forced_algorithm = &by;
             forced_kind = of.kind;
             for (unsigned rank = 0; rank < size; ++rank) all.state(rank).choose_by(&by_force);
@@ -348,7 +338,7 @@ TEST_CASE("a group that several ranks give up at a time names the ranks that had
         run_simulated({}, [apart](sim_world& world) -> task<> {
             constexpr unsigned size = 6;
             ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-            co_await open(all);
+            co_await open_unchecked(all);
             co_await connect_all(all);
             const auto part = [&](unsigned rank) -> task<> {
                 const duration patience = 1ms + rank * apart * 100ns;
@@ -377,7 +367,7 @@ TEST_CASE("ranks whose answers take long are said to have perhaps entered, are n
     run_simulated(far, [](sim_world& world) -> task<> {
         constexpr unsigned size = 4;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         co_await connect_all(all);
         std::vector<end_of_rank> how(size);
         std::vector<unsigned> left(size);
@@ -409,7 +399,7 @@ TEST_CASE("of two collectives that a rank gives up at a time none names that ran
         run_simulated({}, [later_first](sim_world& world) -> task<> {
             constexpr unsigned size = 4;
             ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-            co_await open(all);
+            co_await open_unchecked(all);
             co_await connect_all(all);
             const auto part = [&](unsigned rank) -> task<> {
                 const duration first = rank != 0 ? 1h : later_first ? 1ms + 100ns : 1ms;
@@ -455,7 +445,7 @@ task<> sums_up(group g) {
 TEST_CASE("those that are left after a loss shrink to a group that works") {
     run_simulated({}, [](sim_world& world) -> task<> {
         ranks<sim> all(5, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         unsigned done = 0;
         const auto part = [&](unsigned rank) -> task<> {
             const failure of = co_await failing(all.at(rank).barrier());
@@ -482,7 +472,7 @@ TEST_CASE("those that are left shrink without waiting for lost ranks that they h
     run_simulated({}, [](sim_world& world) -> task<> {
         constexpr unsigned size = 8;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         // It connects ranks at distances of powers of two, and no others.
         forced_algorithm = find_algorithm(collective_kind::barrier, "dissemination");
         forced_kind = collective_kind::barrier;
@@ -516,7 +506,7 @@ TEST_CASE("a rank that may name no more groups ends the shrink of all") {
     run_simulated({}, [](sim_world& world) -> task<> {
         constexpr unsigned size = 4;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         while (all.links(0).name_context() != 0) {}
         std::vector<failure> how(size);
         const auto part = [&](unsigned rank) -> task<> {
@@ -536,7 +526,7 @@ TEST_CASE("a rank that may name no more groups ends the shrink of all") {
 TEST_CASE("a rank that another one did not reach in time, and that lives, is of the next group") {
     run_simulated({}, [](sim_world& world) -> task<> {
         ranks<sim> all(4, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         all.state(1).transfer_failed(0, make_error_code(errc::timed_out));
         const auto part = [](group& g) -> task<> {
             group left = co_await g.shrink();
@@ -561,7 +551,7 @@ TEST_CASE("ranks agree on who is left although those that decide die at any mome
                         run_simulated({}, [&](sim_world& world) -> task<> {
                             constexpr unsigned size = 6;
                             ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-                            co_await open(all);
+                            co_await open_unchecked(all);
                             co_await connect_all(all);
                             co_await all.kill(4);
                             co_await sleep_for(10us);
@@ -635,7 +625,7 @@ TEST_CASE("ranks agree on who is left although those that decide die at any mome
 TEST_CASE("a rank that two others cannot reach is told that it is left out, and the rest goes on") {
     run_simulated({}, [](sim_world& world) -> task<> {
         ranks<sim> all(4, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         co_await connect_all(all);
         // Ranks 2 and 3 lose each other; ranks 0 and 1 lose neither.
         all.network_of(3).drop_links_to(all.network_of(2));
@@ -694,7 +684,7 @@ TEST_CASE("where two of several ranks have lost each other and all live, the res
                         ++tried;
                         run_simulated({}, [&](sim_world& world) -> task<> {
                             ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-                            co_await open(all);
+                            co_await open_unchecked(all);
                             co_await connect_all(all);
                             all.network_of(other).drop_links_to(all.network_of(one));
                             co_await sleep_for(10us);
@@ -730,7 +720,7 @@ TEST_CASE("of ranks that have lost each other the one that most others miss is l
     run_simulated({}, [](sim_world& world) -> task<> {
         constexpr unsigned size = 6;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         co_await connect_all(all);
         for (const unsigned rank : {1u, 3u, 5u}) all.network_of(2).drop_links_to(all.network_of(rank));
         co_await sleep_for(10us);
@@ -754,7 +744,7 @@ TEST_CASE(
         constexpr unsigned size = 4;
         constexpr unsigned victim = 2;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         co_await connect_all(all);
         std::vector<shrunk> ends(size);
         task_group parts;
@@ -790,7 +780,7 @@ TEST_CASE(
         run_simulated({}, [&](sim_world& world) -> task<> {
             constexpr unsigned size = 6;
             ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-            co_await open(all);
+            co_await open_unchecked(all);
             // It connects ranks at distances of powers of two, and no others.
             forced_algorithm = find_algorithm(collective_kind::barrier, "dissemination");
             forced_kind = collective_kind::barrier;
@@ -834,7 +824,7 @@ TEST_CASE(
     run_simulated({}, [leaves](sim_world& world) -> task<> {
         constexpr unsigned size = 8;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         const members in_second{0, 1, 2, 3, 7};
         std::map<unsigned, group> second;
         for (const unsigned rank : in_second)
@@ -891,7 +881,7 @@ TEST_CASE("a second shrink of a group is refused while the group that the first 
           "no harm") {
     run_simulated({}, [](sim_world& world) -> task<> {
         ranks<sim> all(3, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         const auto part = [&](group& whole) -> task<> {
             const group left = co_await whole.shrink();
             const failure again = co_await failing(
@@ -916,7 +906,7 @@ TEST_CASE("a rank that was ready to shrink and has let the group go since is wai
             run_simulated({}, [&](sim_world& world) -> task<> {
                 constexpr unsigned size = 3;
                 ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-                co_await open(all);
+                co_await open_unchecked(all);
                 co_await connect_all(all);
                 // Rank 2 gives `shrink` up and never comes again.
                 bool entered = false;
@@ -976,7 +966,7 @@ TEST_CASE("a rank that left in good order before others have the group that it i
           "by its shrink") {
     run_simulated({}, [](sim_world& world) -> task<> {
         ranks<sim> all(2, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         co_await connect_all(all);
         // Rank 1 says that it is ready, gives up, and hears the decision and the goodbye before it calls again.
         const auto gives_up = [](const group& of) -> task<> { static_cast<void>(co_await of.shrink()); };
@@ -1007,7 +997,7 @@ TEST_CASE("the shrink of a group that another rank let go of before two thousand
     const bool expects_another = GENERATE(false, true);
     run_simulated({}, [expects_another](sim_world& world) -> task<> {
         ranks<sim> all(2, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         std::optional<group> old;
         const auto part = [&](group& whole) -> task<> {
             group made = co_await whole.split(0);
@@ -1041,7 +1031,7 @@ TEST_CASE("a wrong argument that is given where no scheduler runs is thrown, and
     std::optional<ranks<sim>> all;
     on.run([&]() -> task<> {
         all.emplace(3u, std::vector<unsigned>{}, ranks<sim>::usual(), in(world));
-        co_await open(*all);
+        co_await open_unchecked(*all);
         co_await connect_all(*all);
     }());
     std::vector<int> x(3), y(4);
@@ -1068,7 +1058,7 @@ TEST_CASE("messages of revoked groups are matched by nothing and take no memory,
     run_simulated({}, [](sim_world& world) -> task<> {
         constexpr unsigned size = 3;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         co_await connect_all(all);
         const auto stored = [&] {
             std::size_t count = 0;
@@ -1131,7 +1121,7 @@ TEST_CASE("messages of revoked groups are matched by nothing and take no memory,
 TEST_CASE("a group that was revoked before it exists here begins revoked") {
     run_simulated({}, [](sim_world& world) -> task<> {
         ranks<sim> all(3, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         const auto make = [&](unsigned rank) {
             return group(detail::counted_ptr<detail::group_state>(
                 new detail::group_state(detail::counted_ptr<detail::rank_links>(&all.links(rank)), {0, 1}, 5,
@@ -1161,7 +1151,7 @@ TEST_CASE("a rank that leaves in good order after its last barrier does not end 
             run_simulated({}, [&](sim_world& world) -> task<> {
                 constexpr unsigned size = 5;
                 ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-                co_await open(all);
+                co_await open_unchecked(all);
                 co_await connect_all(all);
                 unsigned entered = 0;
                 unsigned ended = 0;
@@ -1192,7 +1182,7 @@ TEST_CASE("a rank that left without entering ends the collective of the others")
     run_simulated({}, [](sim_world& world) -> task<> {
         constexpr unsigned size = 4;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         co_await connect_all(all);
         co_await all.end(3);
         std::vector<failure> how(size);
@@ -1259,7 +1249,7 @@ TEST_CASE("a split that fails at one rank leaves no other rank waiting in the gr
                 constexpr unsigned size = 4;
                 constexpr unsigned fails = 1;
                 ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-                co_await open(all);
+                co_await open_unchecked(all);
                 co_await connect_all(all);
                 std::vector<split_then_shrink> each(size);
                 task_group parts(on_child_error::stop_others);
@@ -1310,7 +1300,7 @@ TEST_CASE("ranks that have the group of a split that failed at others shrink it 
                 constexpr unsigned size = 4;
                 const unsigned fails = first_is_late ? 0 : 2;
                 ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-                co_await open(all);
+                co_await open_unchecked(all);
                 co_await connect_all(all);
                 std::vector<split_then_shrink> each(size);
                 task_group parts(on_child_error::stop_others);
@@ -1343,7 +1333,7 @@ TEST_CASE("a rank that gives a wrong argument and leaves is named for that, and 
         constexpr unsigned size = 8;
         constexpr unsigned wrong = 1;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         if (connected) co_await connect_all(all);
         std::vector<failure> how(size);
         std::vector<std::optional<group_failure>> said(size);
@@ -1375,7 +1365,7 @@ TEST_CASE("a rank that leaves in good order amid a collective is not lost where 
     const bool is_told = GENERATE(true, false);
     run_simulated({}, [is_told](sim_world& world) -> task<> {
         ranks<sim> all(3, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         co_await connect_all(all);
         for (unsigned rank = 0; rank < 3; ++rank) all.state(rank).choose_by(&default_collectives::choose);
         // Its first message is from rank 0.
@@ -1408,7 +1398,7 @@ TEST_CASE("a collective that is canceled by the destructor of an operation that 
     run_simulated({}, [](sim_world& world) -> task<> {
         constexpr unsigned size = 4;
         ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
-        co_await open(all);
+        co_await open_unchecked(all);
         co_await connect_all(all);
         std::vector<failure> how(size);
         const auto part = [&](unsigned rank) -> task<> {
@@ -1444,7 +1434,7 @@ TEST_CASE("groups, connections and collectives end in any order while all is pen
         for (const duration after : {duration(1ns), duration(3us), duration(1ms)}) {
             run_simulated({}, [&](sim_world& world) -> task<> {
                 ranks<sim> all(3, {}, ranks<sim>::usual(), in(world));
-                co_await open(all);
+                co_await open_unchecked(all);
                 std::vector<std::uint32_t> x(5000), y(5000);
                 local_stop_source stop;
                 failure how;

@@ -126,6 +126,20 @@ private:
     std::vector<group> groups_;
 };
 
+/// For a domain in that network, without chance.
+inline sim_options in(sim_world& world) {
+    sim_options o;
+    o.world = &world;
+    return o;
+}
+
+/// Opens them without the comparison of their collectives.
+template <class Ranks>
+task<> open_unchecked(Ranks& all) {
+    co_await all.open();
+    for (unsigned rank = 0; rank < all.size(); ++rank) all.state(rank).checks = false;
+}
+
 /// Runs `body(world)` in a simulated network, in virtual time: what waits in vain ends with an error.
 template <class F>
 void run_simulated(const sim_world_options& options, F body) {

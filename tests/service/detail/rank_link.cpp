@@ -18,17 +18,12 @@ namespace {
 
 constexpr tag_type tag = detail::group_tag(1, 900, 0);
 
-task<> open(ranks<sim>& all) {
-    co_await all.open();
-    for (unsigned rank = 0; rank < all.size(); ++rank) all.state(rank).checks = false;
-}
-
 }  // namespace
 
 TEST_CASE("transfers that begin before the connection is there go over it, in their order") {
     run_nodes([]() -> task<> {
         ranks<sim> all(2);
-        co_await open(all);
+        co_await open_unchecked(all);
         scheduler& on = detail::running_scheduler();
         detail::rank_peer& other = all.links(0).peer(1);
         detail::rank_peer& first = all.links(1).peer(0);
@@ -52,7 +47,7 @@ TEST_CASE("a transfer that waits for a connection is canceled like any other, an
           "order") {
     run_nodes([]() -> task<> {
         ranks<sim> all(2);
-        co_await open(all);
+        co_await open_unchecked(all);
         scheduler& on = detail::running_scheduler();
         detail::rank_peer& other = all.links(0).peer(1);
         other.connecting = true;  // not yet
@@ -80,7 +75,7 @@ TEST_CASE("a transfer that waits for a connection is canceled like any other, an
 TEST_CASE("transfers with a rank that is lost end at once with the reason") {
     run_nodes([]() -> task<> {
         ranks<sim> all(3);
-        co_await open(all);
+        co_await open_unchecked(all);
         scheduler& on = detail::running_scheduler();
         detail::rank_peer& other = all.links(0).peer(1);
         std::array<std::byte, 1> memory{};
@@ -103,7 +98,7 @@ TEST_CASE("messages of groups that were left are dropped in the time of looking 
     run_nodes([]() -> task<> {
         constexpr std::uint32_t each = 4000;
         ranks<sim> all(2);
-        co_await open(all);
+        co_await open_unchecked(all);
         scheduler& on = detail::running_scheduler();
         detail::rank_peer& other = all.links(0).peer(1);
         detail::rank_peer& first = all.links(1).peer(0);

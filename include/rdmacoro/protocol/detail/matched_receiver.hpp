@@ -145,13 +145,12 @@ public:
     /// The sender asks for a message back. False: it asks for too many.
     [[nodiscard]] bool withdraw_asked(std::uint32_t note) noexcept {
         if (note == 0 || !asked_.add(note)) return false;
-        // Sends that are canceled together are mostly asked back in their order: the message is among the first then.
-        unexpected_message* found = nullptr;
-        context_.mailbox().matching().each_masked(context_.source(), any_tag,
-                                                  [&](unexpected_message& m) noexcept {
-                                                      if (is_incomplete(m) && m.stream == note) found = &m;
-                                                      return found == nullptr;
-                                                  });
+        unexpected_message* found = nullptr;  // among the first, where sends are asked back in their order
+        const auto looks_on = [&](unexpected_message& m) noexcept {
+            if (m.from == &context_ && !m.complete && m.stream == note) found = &m;
+            return found == nullptr;
+        };
+        context_.mailbox().matching().each_masked(context_.source(), any_tag, looks_on);
         if (found == nullptr) {
             look();  // it has not come, or a receive has it already
             return true;
@@ -281,15 +280,11 @@ private:
 
     // ---- messages
 
-    /// A stored message of this link that is not whole.
-    [[nodiscard]] bool is_incomplete(const unexpected_message& m) const noexcept {
-        return m.from == &context_ && !m.complete;
-    }
-    /// Calls `visit` for each of these; it may take that message out.
+    /// Calls `visit` for each stored message of this link that is not whole; it may take that message out.
     template <class Visit>
     void each_incomplete(Visit visit) noexcept {
         context_.mailbox().matching().each_stored(context_.source(), [&](unexpected_message& m) noexcept {
-            if (is_incomplete(m)) visit(m);
+            if (m.from == &context_ && !m.complete) visit(m);
         });
     }
 
