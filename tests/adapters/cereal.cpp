@@ -12,6 +12,7 @@
 #include <cereal/types/memory.hpp>
 #include <cereal/types/optional.hpp>
 #include <cereal/types/string.hpp>
+#include <cereal/types/utility.hpp>
 #include <cereal/types/variant.hpp>
 #include <cereal/types/vector.hpp>
 
@@ -23,6 +24,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -63,6 +65,32 @@ struct two_shared {
     template <class Archive>
     void serialize(Archive& archive) {
         archive(number, same, text);
+    }
+};
+
+/// Has a member that does not travel.
+struct cached {
+    int known = 0;
+    template <class Archive>
+    void serialize(Archive&) {}
+};
+struct holds_nothing {
+    nothing within;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(within);
+    }
+};
+struct without_bytes {
+    std::vector<std::pair<nothing, nothing>> pairs;
+    std::vector<holds_nothing> holders;
+    std::vector<std::array<std::string, 0>> arrays;
+    std::vector<cached> caches;
+    std::vector<int> numbers;
+
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(pairs, holders, arrays, caches, numbers);
     }
 };
 
@@ -532,4 +560,31 @@ TEST_CASE("random and changed bytes are refused or whole, in bounded memory") {
         }
     }
     CHECK(whole > 0);
+}
+
+TEST_CASE("elements that take no bytes of a message are read as many as were written") {
+    without_bytes value;
+    value.pairs.resize(3);
+    value.holders.resize(4);
+    value.arrays.resize(5);
+    value.caches.resize(6);
+    value.numbers = {1, 2};
+    const auto bytes = encode(value);
+    const auto back = decode<without_bytes>(bytes);
+    REQUIRE(back);
+    CHECK(back->pairs.size() == 3);
+    CHECK(back->holders.size() == 4);
+    CHECK(back->arrays.size() == 5);
+    CHECK(back->caches.size() == 6);
+    CHECK(back->numbers == value.numbers);
+    // What they take in memory is limited all the same.
+    value.caches.resize(100'000);
+    const auto many = encode(value);
+    CHECK(many.size() == bytes.size());
+    CHECK(decode<without_bytes>(many, {.bytes = 100'000}).error() == std::errc::bad_message);
+    // A count of elements that do take bytes is compared with the bytes that follow.
+    auto hostile = encode(value.numbers);
+    const std::uint64_t count = 1000;
+    std::memcpy(hostile.data(), &count, sizeof count);
+    CHECK(decode<std::vector<int>>(hostile).error() == std::errc::bad_message);
 }

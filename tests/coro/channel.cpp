@@ -226,4 +226,32 @@ TEST_CASE("destroying a channel that has a waiting receive ends the process") {
     CHECK_THAT(seen.said, test::contains("channel was destroyed"));
 }
 
+TEST_CASE("values may be such as are moved and never assigned") {
+    struct job {
+        const int id;
+        explicit job(int number) noexcept : id(number) {}
+        job(job&&) noexcept = default;
+    };
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        for (const std::size_t room : {0u, 1u, 2u}) {
+            channel<job> jobs(room);
+            task_group sending;
+            sending.spawn([&jobs]() -> task<> {
+                for (int n = 0; n < 4; ++n) co_await jobs.send(job(n));
+            });
+            const job first = co_await jobs.receive();
+            CHECK(first.id == 0);
+            for (int n = 1; n < 4; ++n) {
+                co_await yield();
+                const auto next = jobs.try_receive();
+                REQUIRE(next);
+                CHECK(next->id == n);
+            }
+            co_await sending.join();
+            CHECK_FALSE(jobs.try_receive());
+        }
+    }());
+}
+
 }  // namespace test_coro_channel

@@ -6,6 +6,9 @@
 #include "support/death.hpp"
 #include "support/run.hpp"
 
+#include <algorithm>
+#include <ctime>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -123,6 +126,47 @@ TEST_CASE("five thousand root tasks run at a time") {
     for (auto& each : all) sum += *each->get();
     CHECK(sum == 4999 * 5000 / 2);
     CHECK(world.now() == 1s);
+}
+
+namespace {
+
+/// The least processor time, of three, in which one of `count` coroutines that are ready destroys the others.
+std::clock_t time_to_destroy(std::size_t count) {
+    auto least = std::numeric_limits<std::clock_t>::max();
+    for (int time = 0; time < 3; ++time) {
+        test::virtual_time world;
+        event go;
+        std::vector<std::unique_ptr<root_task<>>> others;
+        std::size_t ended = 0;
+        root_task<> first(world.on, [](event& begin, auto& to_destroy, auto& fastest) -> task<> {
+            co_await begin.wait();
+            const std::clock_t begun = std::clock();
+            to_destroy.clear();
+            fastest = std::min(fastest, std::clock() - begun);
+        }(go, others, least));
+        for (std::size_t n = 0; n < count; ++n) {
+            others.push_back(
+                std::make_unique<root_task<>>(world.on, [](event& begin, std::size_t& all) -> task<> {
+                    co_await begin.wait();
+                    ++all;
+                }(go, ended)));
+        }
+        while (world.on.poll()) {}
+        CHECK(ended == 0);  // they wait
+        go.set();
+        while (!first.done()) world.on.poll();
+        CHECK(ended == count);  // each that was ready went on to its end
+    }
+    return least;
+}
+
+}  // namespace
+
+TEST_CASE("thousands of coroutines that are ready are destroyed in a time that grows as their number") {
+    const auto of_few = time_to_destroy(1000);
+    const auto of_many = time_to_destroy(8000);
+    CAPTURE(of_few, of_many);
+    CHECK(of_many < 24 * of_few);  // some 64 times where each looks at all
 }
 
 }  // namespace test_coro_root_task

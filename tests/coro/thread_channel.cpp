@@ -273,4 +273,24 @@ TEST_CASE("a channel of more values than there is memory for is not made") {
     CHECK_THROWS_AS(thread_channel<int>(on, static_cast<std::size_t>(-1) / 2 + 1), std::bad_alloc);
 }
 
+TEST_CASE("values pushed by threads may be such as are never assigned") {
+    struct job {
+        const int id;
+        explicit job(int number) noexcept : id(number) {}
+        job(job&&) noexcept = default;
+    };
+    scheduler on;
+    thread_channel<job> jobs(on, 2);
+    CHECK(jobs.push(job(1)));
+    CHECK(jobs.push(job(2)));
+    on.run([](thread_channel<job>& from) -> task<> {
+        const job first = co_await from.receive();
+        CHECK(first.id == 1);
+    }(jobs));
+    const auto second = jobs.try_receive();
+    REQUIRE(second);
+    CHECK(second->id == 2);
+    CHECK_FALSE(jobs.try_receive());
+}
+
 }  // namespace test_coro_thread_channel

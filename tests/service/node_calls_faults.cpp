@@ -758,7 +758,7 @@ TEST_CASE("a call to all of more nodes than a node may have connections is answe
         methods.on(far::deaf, [](call_context&) -> task<> { co_return; });
         node_options few;
         few.connections = many / 12;
-        few.connect_limit = 20s;
+        few.connect_limit = 100s;
         node<shm> one(1, few);
         node_calls<shm> peers(one);
         std::vector<std::unique_ptr<node<shm>>> nodes;

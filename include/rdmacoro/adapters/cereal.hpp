@@ -97,6 +97,19 @@ template <class T>
 inline constexpr std::size_t cereal_empty_bytes = sizeof(T);
 template <class T, class A>
 inline constexpr std::size_t cereal_empty_bytes<std::deque<T, A>> = 1024;
+/// Whether each of its values takes a byte of a message, at least. Those of a class that has functions of its own may take none.
+template <class T>
+inline constexpr bool cereal_takes_bytes = std::is_arithmetic_v<T> || std::is_enum_v<T> ||
+                                           (std::ranges::range<T> && requires(T& row) { row.clear(); });
+template <class T>
+inline constexpr bool cereal_takes_bytes<std::shared_ptr<T>> = true;
+template <class T>
+inline constexpr bool cereal_takes_bytes<std::weak_ptr<T>> = true;
+template <class T, class D>
+inline constexpr bool cereal_takes_bytes<std::unique_ptr<T, D>> = true;
+template <class A, class B>
+inline constexpr bool cereal_takes_bytes<std::pair<A, B>> =
+    cereal_takes_bytes<std::remove_const_t<A>> || cereal_takes_bytes<B>;
 /// Its address stands for a type.
 template <class T>
 inline constexpr char cereal_type_tag = 0;
@@ -225,7 +238,8 @@ public:
     void load_size(Size& into) {
         cereal::size_type count = 0;
         load_bytes(&count, sizeof count);
-        if (!element_.empty && count > from_.left()) refuse("a range that goes past the end of the message");
+        if (element_.takes_bytes && count > from_.left())
+            refuse("a range that goes past the end of the message");
         check(from_.take_room(count, element_.bytes));
         if (!std::in_range<Size>(count)) refuse("a size that its type does not hold");
         into = static_cast<Size>(count);
@@ -234,8 +248,8 @@ public:
 private:
     /// The element that the next size counts.
     struct element {
-        std::size_t bytes = 1;  // each takes in memory, at least
-        bool empty = false;     // and in the message perhaps none
+        std::size_t bytes = 1;    // each takes in memory, at least
+        bool takes_bytes = true;  // of the message
     };
     template <class T>
     static constexpr element element_within() noexcept {
@@ -244,7 +258,7 @@ private:
             using type = typename holder::value_type;
             return {detail::cereal_empty_bytes<type> +
                         (std::ranges::random_access_range<holder> ? 0 : 4 * sizeof(void*)),
-                    std::is_empty_v<type>};
+                    detail::cereal_takes_bytes<type>};
         } else {
             return {};
         }

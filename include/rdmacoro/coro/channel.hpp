@@ -94,7 +94,7 @@ public:
         friend class detail::intrusive_list<receive_operation, receiver_tag>;
 
         void start() noexcept {
-            value_ = from_->try_receive();
+            from_->try_receive_into(value_);
             if (value_) {
                 this->complete();
             } else if (from_->closed_) {
@@ -149,19 +149,7 @@ public:
     /// Receives without waiting; empty when the channel is.
     [[nodiscard]] std::optional<T> try_receive() noexcept {
         std::optional<T> taken;
-        if (used_ > 0) {
-            taken = std::move(slots_[first_]);
-            slots_[first_].reset();
-            first_ = next_of(first_);
-            --used_;
-            if (send_operation* sender = senders_.pop_front()) {
-                store(sender->value_);
-                sender->complete_by_user();
-            }
-        } else if (send_operation* sender = senders_.pop_front()) {
-            taken.emplace(std::move(sender->value_));
-            sender->complete_by_user();
-        }
+        try_receive_into(taken);
         return taken;
     }
 
@@ -196,6 +184,22 @@ private:
         if (used_ == slots_.size()) return false;
         store(value);
         return true;
+    }
+    /// Into an empty one.
+    void try_receive_into(std::optional<T>& taken) noexcept {
+        if (used_ > 0) {
+            taken.emplace(*std::move(slots_[first_]));
+            slots_[first_].reset();
+            first_ = next_of(first_);
+            --used_;
+            if (send_operation* sender = senders_.pop_front()) {
+                store(sender->value_);
+                sender->complete_by_user();
+            }
+        } else if (send_operation* sender = senders_.pop_front()) {
+            taken.emplace(std::move(sender->value_));
+            sender->complete_by_user();
+        }
     }
     void store(T& value) noexcept {
         std::size_t at = first_ + used_;

@@ -376,6 +376,8 @@ private:
     /// While a destructor waits: the scope of the coroutines that may be resumed, and the ready ones outside of it.
     struct narrowed {
         const local_stop_source* to;
+        bool (*done)(void*);  // what the destructor waits for
+        void* context;
         detail::ready_node* head = nullptr;
         detail::ready_node** tail = &head;
     };
@@ -417,6 +419,10 @@ private:
     bool run_in_order() noexcept;
     /// True when it was resumed; false: it is outside of the scope, and deferred.
     bool resume_or_defer(detail::ready_node& node) noexcept;
+    /// What a destructor waits for has ended: the rest of the list is not looked at, as thousands may be destroyed one after the other.
+    [[nodiscard]] bool waits_no_longer() const noexcept {
+        return narrowed_ != nullptr && narrowed_->done(narrowed_->context);
+    }
     void note_order() noexcept { orders_ = narrowed_ != nullptr || due_head_ != nullptr; }
     bool expire_timers() noexcept;
     void collect_posted() noexcept;

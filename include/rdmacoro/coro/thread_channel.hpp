@@ -136,16 +136,8 @@ public:
 
     /// Receives without waiting; empty when the channel is. Only on the scheduler's thread.
     [[nodiscard]] std::optional<T> try_receive() noexcept {
-        cell& from = cells_[head_ & mask_];
-        if (from.sequence.load(std::memory_order_seq_cst) != head_ + 1) return std::nullopt;
-        std::optional<T> taken(std::move(from.value));
-        std::destroy_at(&from.value);
-        from.sequence.store(head_ + mask_ + 1, std::memory_order_seq_cst);
-        ++head_;
-        if (pushers_wait_.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
-            room_.fetch_add(1, std::memory_order_seq_cst);
-            room_.notify_all();
-        }
+        std::optional<T> taken;
+        try_receive_into(taken);
         return taken;
     }
 
@@ -211,12 +203,25 @@ private:
         if (receiver_ != nullptr && !serve()) arm();
     }
 
+    /// Into an empty one.
+    void try_receive_into(std::optional<T>& taken) noexcept {
+        cell& from = cells_[head_ & mask_];
+        if (from.sequence.load(std::memory_order_seq_cst) != head_ + 1) return;
+        taken.emplace(std::move(from.value));
+        std::destroy_at(&from.value);
+        from.sequence.store(head_ + mask_ + 1, std::memory_order_seq_cst);
+        ++head_;
+        if (pushers_wait_.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
+            room_.fetch_add(1, std::memory_order_seq_cst);
+            room_.notify_all();
+        }
+    }
     /// Ends the pending receive if it can.
     bool serve() noexcept {
         receive_operation& waiting = *receiver_;
         // Closed first: a value pushed before is then visible, or claimed by a pusher that will wake the receiver.
         const std::size_t tail = tail_.load(std::memory_order_seq_cst);
-        waiting.value_ = try_receive();
+        try_receive_into(waiting.value_);
         if (waiting.value_) {
             waiting.end(errc::ok);
         } else if (tail == (head_ | closed_bit)) {

@@ -17,8 +17,8 @@ class slab_pool {
 public:
     static constexpr std::size_t alignment = 64;  ///< of each block, in bytes
 
-    /// `block_bytes` is rounded up to the alignment, and is 64 at least. `blocks_per_slab` and `most_blocks` are at least 1. Where a
-    /// slab would have more bytes than there are addresses, there are no blocks.
+    /// `block_bytes` is rounded up to the alignment, and is 64 at least. `blocks_per_slab` and `most_blocks` are at least 1. Slabs are
+    /// whole: but for the first, none is made that would bring the blocks above `most_blocks`. Where a slab would have more bytes than there are addresses, there are no blocks.
     slab_pool(std::size_t block_bytes, std::size_t blocks_per_slab, std::size_t most_blocks) noexcept
         : block_bytes_(rounded(block_bytes)), blocks_per_slab_(blocks_per_slab), most_blocks_(most_blocks) {}
 

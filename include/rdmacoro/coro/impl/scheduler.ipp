@@ -176,7 +176,7 @@ void scheduler::loop(Done done) {
 }
 
 RDMACORO_COLD void scheduler::run_until(bool (*done)(void*), void* context, const local_stop_source* scope) {
-    narrowed here{scope};
+    narrowed here{scope, done, context};
     const run_scope current(*this, scope != nullptr ? &here : nullptr);
     ++nested_;
     loop([=] { return done(context); });
@@ -247,7 +247,9 @@ RDMACORO_DECL bool scheduler::run_in_order() noexcept {
         if (any && seen_ - slice_began_ >= slice) break;
         due_head_ = node->next_ready;
         if (due_head_ == nullptr) due_tail_ = &due_head_;
-        any |= resume_or_defer(*node);
+        if (!resume_or_defer(*node)) continue;
+        if (waits_no_longer()) return true;
+        any = true;
     }
     note_order();
     // These have a slice of their own, and at least one its turn: coroutines that are due again by every turn, as they sleep for no time or
@@ -258,7 +260,9 @@ RDMACORO_DECL bool scheduler::run_in_order() noexcept {
     while (detail::ready_node* node = batch_) {
         if (others && seen_ - slice_began_ >= slice) break;
         batch_ = node->next_ready;
-        others |= resume_or_defer(*node);
+        if (!resume_or_defer(*node)) continue;
+        if (waits_no_longer()) return true;
+        others = true;
     }
     any |= others;
     if (any || narrowed_ == nullptr || narrowed_->head == nullptr) return any;
