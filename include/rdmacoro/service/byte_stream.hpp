@@ -2,13 +2,13 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/detail/counted.hpp>
 #include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/event.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
-#include <rdmacoro/service/detail/counted.hpp>
 #include <rdmacoro/service/detail/stream_receive.hpp>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // node_connections: how a node makes connections, accepts and closes them, over whichever of its transports.
 #pragma once
 
+#include <rdmacoro/coro/detail/counted.hpp>
 #include <rdmacoro/coro/task.hpp>
-#include <rdmacoro/service/detail/counted.hpp>
 #include <rdmacoro/service/detail/node_core.hpp>
 #include <rdmacoro/service/detail/node_transport.hpp>
 

@@ -1,6 +1,7 @@
 // node_core: a node without the types of its transports: the nodes that it knows, its connections, and its watchers.
 #pragma once
 
+#include <rdmacoro/coro/detail/counted.hpp>
 #include <rdmacoro/coro/event.hpp>
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/local_stop.hpp>
@@ -9,7 +10,6 @@
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/memory/region.hpp>
 #include <rdmacoro/protocol/connection_base.hpp>
-#include <rdmacoro/service/detail/counted.hpp>
 #include <rdmacoro/service/detail/node_wire.hpp>
 #include <rdmacoro/service/node_card.hpp>
 #include <rdmacoro/service/node_options.hpp>

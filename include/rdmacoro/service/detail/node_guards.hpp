@@ -1,9 +1,9 @@
 // Objects that mark what a node has under way with others for as long as they live: connections accepted and attempts made.
 #pragma once
 
+#include <rdmacoro/coro/detail/counted.hpp>
 #include <rdmacoro/coro/local_stop.hpp>
 #include <rdmacoro/coro/task.hpp>
-#include <rdmacoro/service/detail/counted.hpp>
 #include <rdmacoro/service/detail/node_core.hpp>
 
 #include <utility>

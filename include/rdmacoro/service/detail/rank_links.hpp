@@ -1,9 +1,9 @@
 // rank_links: the connections of one process to all ranks of a job, the groups over them, and the words that their failures travel by.
 #pragma once
 
+#include <rdmacoro/coro/detail/counted.hpp>
 #include <rdmacoro/coro/event.hpp>
 #include <rdmacoro/coro/task_group.hpp>
-#include <rdmacoro/service/detail/counted.hpp>
 #include <rdmacoro/service/detail/group_words.hpp>
 #include <rdmacoro/service/detail/rank_link.hpp>
 #include <rdmacoro/service/detail/scratch.hpp>

@@ -1,10 +1,10 @@
-#include <rdmacoro/service/detail/counted.hpp>
+#include <rdmacoro/coro/detail/counted.hpp>
 
 #include "support/catch.hpp"
 
 #include <utility>
 
-namespace test_service_detail_counted {
+namespace test_coro_detail_counted {
 
 using namespace rdmacoro::detail;
 
@@ -41,4 +41,4 @@ TEST_CASE("the last owner deletes, however the others came and went") {
     CHECK(gone == 1);
 }
 
-}  // namespace test_service_detail_counted
+}  // namespace test_coro_detail_counted
