@@ -1,6 +1,7 @@
 #include <rdmacoro/service/best_stream.hpp>
 
 #include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/coro/describe.hpp>
 
 #include "support/catch.hpp"
 #include "support/over/shm_variants.hpp"
@@ -10,6 +11,8 @@
 #endif
 #include "support/pattern.hpp"
 #include "support/run.hpp"
+
+#include <algorithm>
 
 namespace test_service_best_stream {
 
@@ -152,6 +155,71 @@ TEST_CASE("where none connects, the error tells of each") {
         std::array<std::byte, 1> one{};
         const auto read = co_await as_result(nothing.read_some(one));
         CHECK(read.error() == errc::invalid_argument);
+    }());
+}
+
+TEST_CASE("what waits for a stream to a plain socket that is destroyed or assigned over ends with closed") {
+    scheduler on{impatient{}};
+    on.run([]() -> task<> {
+        constexpr auto soon = 5s;
+        auto by_socket = co_await listen_plain("127.0.0.1:0");
+        enum class leaving : int { destroyed, assigned_another_kind, assigned_its_kind, aborted };
+        for (const leaving how : {leaving::destroyed, leaving::assigned_another_kind,
+                                  leaving::assigned_its_kind, leaving::aborted}) {
+            CAPTURE(static_cast<int>(how));
+            std::optional<best> stream(co_await connect_best<shm, sim>(by_socket.address()));
+            auto peer = co_await timeout(by_socket.accept(), soon);
+            std::optional<best> another(co_await connect_best<shm, sim>(by_socket.address()));
+            auto its_peer = co_await timeout(by_socket.accept(), soon);
+            const auto data = pattern(30'000'000, 1);  // more than the system takes
+            std::array<std::byte, 10> into{};
+            local_stop_source stop;
+            auto reading = start(as_result(with_stop(stream->read_exactly(into), stop.get_token())));
+            auto writing = start(as_result(with_stop(stream->write(data), stop.get_token())));
+            const auto waiting = [] {
+                const auto all = scheduler::current()->describe().operations();
+                return std::ranges::count(all, std::string_view("waits for its socket"),
+                                          &pending_operation::stage);
+            };
+            co_await timeout(
+                [](auto count) -> task<> {
+                    while (count() != 2) co_await yield();
+                }(waiting),
+                soon);
+            CHECK_FALSE(reading.done());
+            CHECK_FALSE(writing.done());
+            switch (how) {
+                case leaving::destroyed: stream.reset(); break;
+                case leaving::assigned_another_kind: *stream = best(); break;
+                case leaving::assigned_its_kind: *stream = *std::move(another); break;
+                case leaving::aborted: std::get<plain_stream>(stream->held()).abort(); break;
+            }
+            static_cast<void>(co_await as_result(timeout(
+                [](auto count) -> task<> {
+                    while (count() != 0) co_await yield();
+                }(waiting),
+                soon)));
+            stop.request_stop();  // what has not ended is canceled
+            const auto read = co_await timeout(reading, soon);
+            CHECK(read.error() == errc::closed);
+            const auto written = co_await timeout(writing, soon);
+            CHECK(written.error() == errc::closed);
+            // Its peer reads what was written, and the end.
+            std::vector<std::byte> got(data.size());
+            const auto end = co_await as_result(timeout(peer.read_exactly(got), soon));
+            CHECK(end.error() == errc::closed);
+            CHECK(end.info() == written.info());
+            CHECK(is_pattern(std::span(got).first(static_cast<std::size_t>(written.info())), 1));
+            // The other stream is in the place of the first, or itself.
+            if (how == leaving::assigned_its_kind) {
+                co_await stream->write(std::string_view("whole"));
+            } else {
+                co_await another->write(std::string_view("whole"));
+            }
+            std::string text(5, ' ');
+            co_await timeout(its_peer.read_exactly(text), soon);
+            CHECK(text == "whole");
+        }
     }());
 }
 

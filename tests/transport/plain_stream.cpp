@@ -384,4 +384,261 @@ TEST_CASE("the first plain socket of a scheduler may find no descriptor: that is
     }
 }
 
+namespace {
+
+/// Of each step that is to come soon. Far longer than it takes.
+constexpr auto soon = 5s;
+
+/// How a stream or listener goes while operations of it are under way.
+enum class leaving : int { destroyed, assigned_over, aborted };
+constexpr leaving every_leaving[] = {leaving::destroyed, leaving::assigned_over, leaving::aborted};
+
+void leave(std::optional<plain_stream>& which, leaving how) {
+    switch (how) {
+        case leaving::destroyed: which.reset(); break;
+        case leaving::assigned_over: which = plain_stream(); break;
+        case leaving::aborted: which->abort(); break;
+    }
+}
+
+/// The number that the next descriptor of this process gets.
+int next_descriptor() {
+    const int next = ::dup(STDERR_FILENO);
+    if (next < 0) throw std::runtime_error("no descriptor");
+    ::close(next);
+    return next;
+}
+
+/// How many operations wait for their sockets.
+std::size_t waiting() {
+    std::size_t all = 0;
+    for (const auto& one : scheduler::current()->describe().operations())
+        all += one.what == "plain_stream" && one.stage == "waits for its socket" ? 1 : 0;
+    return all;
+}
+task<> until_waiting(std::size_t operations) {
+    while (waiting() != operations) co_await yield();
+}
+
+/// What an operation ended with.
+struct outcome {
+    bool ended = false;
+    std::error_code code;
+    std::uint64_t info = 0;
+};
+template <class T>
+task<> note(task<T> what, outcome& into) {
+    const auto how = co_await as_result(std::move(what));
+    into.ended = true;
+    if (how) co_return;
+    into.code = how.error();
+    into.info = how.info();
+}
+
+/// A stream goes while a read, a write or both wait for its socket. Its descriptor's number is that of another stream at once.
+task<> left_while_waiting(leaving how, bool reads, bool writes) {
+    auto listening = co_await listen_plain("127.0.0.1:0");
+    const auto peer = blocking_socket::to(listening.address());
+    const auto next_peer = blocking_socket::to(listening.address());
+    const int number = next_descriptor();
+    std::optional<plain_stream> stream(co_await timeout(listening.accept(), soon));
+    REQUIRE(next_descriptor() != number);
+
+    const auto data = pattern(30'000'000, 1);  // more than the system takes
+    std::vector<std::byte> into(10);
+    outcome read;
+    outcome written;
+    task_group under_way;
+    if (reads) under_way.spawn(note<std::size_t>, stream->read_exactly(into), std::ref(read));
+    if (writes) under_way.spawn(note<void>, stream->write(data), std::ref(written));
+    co_await timeout(until_waiting((reads ? 1u : 0u) + (writes ? 1u : 0u)), soon);
+    CHECK_FALSE(read.ended);
+    CHECK_FALSE(written.ended);
+
+    leave(stream, how);
+    CHECK(next_descriptor() == number);
+    auto next = co_await timeout(listening.accept(), soon);
+    CHECK(next_descriptor() != number);
+    std::byte one{};
+    auto woken = start(next.read_some(std::span(&one, 1)));
+    static_cast<void>(co_await as_result(timeout(under_way.join(), soon)));
+    // Where it has not ended, it is canceled now.
+    under_way.request_stop();
+    co_await under_way.join();
+    CHECK(read.code == (reads ? make_error_code(errc::closed) : std::error_code()));
+    CHECK(written.code == (writes ? make_error_code(errc::closed) : std::error_code()));
+    next_peer.send(pattern(1, 2));
+    const auto bytes = co_await as_result(timeout(woken, soon));
+    CHECK(bytes);
+    CHECK(is_pattern(std::span(&one, 1), 2));
+    // The connection has ended, after what was written.
+    const auto got = peer.receive_all();
+    CHECK(got.size() == written.info);
+    CHECK(is_pattern(got, 1));
+}
+
+}  // namespace
+
+TEST_CASE("what waits for a plain stream that is destroyed, assigned over or aborted ends with closed, and "
+          "no other stream is forgotten") {
+    for (const leaving how : every_leaving) {
+        for (const auto& [reads, writes] :
+             {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
+            CAPTURE(static_cast<int>(how), reads, writes);
+            scheduler on{idle::spin{}};  // makes no descriptors to park with
+            on.run(left_while_waiting(how, reads, writes));
+        }
+    }
+}
+
+TEST_CASE("operations of a plain stream that goes end with closed also where they wait for their turn, or "
+          "begin later") {
+    for (const leaving how : every_leaving) {
+        CAPTURE(static_cast<int>(how));
+        scheduler on;
+        on.run([](leaving in) -> task<> {
+            auto listening = co_await listen_plain("127.0.0.1:0");
+            const auto peer = blocking_socket::to(listening.address());
+            std::optional<plain_stream> stream(co_await timeout(listening.accept(), soon));
+            peer.send(pattern(1, 1));
+            std::array<std::byte, 1> one{};
+            std::array<std::byte, 1> another{};
+            auto late_read = stream->read_some(another);
+            auto late_write = stream->write(another);
+            auto late_shutdown = stream->shutdown();
+            while (scheduler::current()->may_go_on()) {}
+            auto reading = start(as_result(stream->read_some(one)));
+            while (scheduler::current()->may_go_on()) {}
+            auto writing = start(as_result(stream->write(one)));
+            CHECK_FALSE(reading.done());
+            CHECK_FALSE(writing.done());
+            CHECK(waiting() == 0);
+            leave(stream, in);
+            const auto read = co_await timeout(reading, soon);
+            CHECK(read.error() == errc::closed);
+            CHECK(read.info() == 0);
+            const auto written = co_await timeout(writing, soon);
+            CHECK(written.error() == errc::closed);
+            CHECK(written.info() == 0);
+            const auto read_late = co_await as_result(timeout(std::move(late_read), soon));
+            CHECK(read_late.error() == errc::closed);
+            const auto written_late = co_await as_result(timeout(std::move(late_write), soon));
+            CHECK(written_late.error() == errc::closed);
+            const auto shut_late = co_await as_result(timeout(std::move(late_shutdown), soon));
+            CHECK(shut_late.error() == errc::closed);
+        }(how));
+    }
+}
+
+TEST_CASE("a plain stream that goes in the turn in which its socket is ready, or its read is canceled") {
+    scheduler on;
+    on.run([]() -> task<> {
+        auto listening = co_await listen_plain("127.0.0.1:0");
+        std::array<std::byte, 1> one{};
+        const auto peer = blocking_socket::to(listening.address());
+        std::optional<plain_stream> stream(co_await timeout(listening.accept(), soon));
+        {
+            auto reading = start(as_result(stream->read_some(one)));
+            co_await timeout(until_waiting(1), soon);
+            peer.send(pattern(1, 1));
+            // This coroutine is resumed before the one that reads, which became ready after it.
+            co_await timeout(until_waiting(0), soon);
+            const bool ended = reading.done();
+            stream.reset();
+            const auto read = co_await timeout(reading, soon);
+            CHECK((ended || read.error() == errc::closed));
+        }
+        for (const bool canceled_first : {false, true}) {
+            CAPTURE(canceled_first);
+            const auto other = blocking_socket::to(listening.address());
+            stream = co_await timeout(listening.accept(), soon);
+            local_stop_source stop;
+            auto reading = start(as_result(with_stop(stream->read_some(one), stop.get_token())));
+            co_await timeout(until_waiting(1), soon);
+            if (canceled_first) stop.request_stop();
+            stream.reset();
+            stop.request_stop();
+            const auto read = co_await timeout(reading, soon);
+            CHECK(read.error() == (canceled_first ? errc::canceled : errc::closed));
+        }
+        // Its close drops what the peer sends, and waits for more.
+        const auto other = blocking_socket::to(listening.address());
+        stream = co_await timeout(listening.accept(), soon);
+        auto closing = start(as_result(stream->close()));
+        co_await timeout(until_waiting(1), soon);
+        CHECK_FALSE(closing.done());
+        stream.reset();
+        const auto closed = co_await timeout(closing, soon);
+        CHECK(closed.error() == errc::closed);
+    }());
+}
+
+TEST_CASE("a read goes on where its plain stream is moved, and a stream outlives its scheduler") {
+    plain_stream last;
+    {
+        scheduler on;
+        on.run([](plain_stream& outlives) -> task<> {
+            auto listening = co_await listen_plain("127.0.0.1:0");
+            const auto peer = blocking_socket::to(listening.address());
+            std::array<std::byte, 1> one{};
+            std::optional<plain_stream> first(co_await timeout(listening.accept(), soon));
+            auto reading = start(first->read_some(one));
+            co_await timeout(until_waiting(1), soon);
+            plain_stream second(std::move(*first));
+            const auto of_nothing = co_await as_result(first->read_some(one));
+            CHECK(of_nothing.error() == errc::closed);
+            first->abort();
+            first.reset();
+            outlives = std::move(second);
+            second = plain_stream();
+            peer.send(pattern(1, 1));
+            CHECK(co_await timeout(reading, soon) == 1);
+            CHECK(is_pattern(one, 1));
+        }(last));
+    }
+    CHECK(last);
+    last = plain_stream();
+    CHECK_FALSE(last);
+}
+
+TEST_CASE("an accept ends with closed where its listener is destroyed or assigned over, and no other one is "
+          "forgotten") {
+    for (const leaving how : {leaving::destroyed, leaving::assigned_over}) {
+        CAPTURE(static_cast<int>(how));
+        scheduler on{idle::spin{}};  // as above
+        on.run([](leaving in) -> task<> {
+            auto other = co_await listen_plain("127.0.0.1:0");
+            const auto next_peer = blocking_socket::to(other.address());
+            const int number = next_descriptor();
+            std::optional<plain_listener> listening(co_await listen_plain("127.0.0.1:0"));
+            std::optional<plain_listener> instead(co_await listen_plain("127.0.0.1:0"));
+            REQUIRE(next_descriptor() > number);
+            auto late = listening->accept();
+            local_stop_source stop;
+            auto accepting = start(as_result(with_stop(listening->accept(), stop.get_token())));
+            co_await timeout(until_waiting(1), soon);
+            CHECK_FALSE(accepting.done());
+            if (in == leaving::destroyed) {
+                listening.reset();
+            } else {
+                *listening = *std::move(instead);
+            }
+            CHECK(next_descriptor() == number);
+            auto next = co_await timeout(other.accept(), soon);
+            CHECK(next_descriptor() != number);
+            std::byte one{};
+            auto woken = start(next.read_some(std::span(&one, 1)));
+            static_cast<void>(co_await as_result(timeout(until_waiting(1), soon)));
+            stop.request_stop();
+            const auto accepted = co_await timeout(accepting, soon);
+            CHECK(accepted.error() == errc::closed);
+            const auto accepted_late = co_await as_result(timeout(std::move(late), soon));
+            CHECK(accepted_late.error() == errc::closed);
+            next_peer.send(pattern(1, 2));
+            const auto bytes = co_await as_result(timeout(woken, soon));
+            CHECK(bytes);
+        }(how));
+    }
+}
+
 }  // namespace test_transport_plain_stream

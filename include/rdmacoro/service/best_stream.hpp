@@ -33,6 +33,9 @@ struct best_stream_options {
 /// A stream over one of `Ts`, or a `plain_stream`. An operation chooses by a number that says which it is, once, and then is that stream's
 /// own: no function of it is virtual. Made by `connect_best`; movable. Each operation is described at `byte_stream`, and for a peer without the
 /// toolkit at `plain_stream`.
+///
+/// Destroying it, or assigning another stream to it, ends the link at once, whichever stream it is: operations under way end with
+/// `errc::closed`. `close` first to be sure that what was written arrives.
 template <transport... Ts>
 class best_stream {
 public:

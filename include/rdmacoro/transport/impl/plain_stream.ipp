@@ -54,28 +54,6 @@ private:
     std::size_t waiting_ = 0;
 };
 
-/// One connection or listener. A descriptor is in an epoll instance once, so that the writing side has its own.
-struct plain_socket {
-    plain_socket(plain_sockets& among, scheduler& on, int fd) noexcept : in(among), owner(on), reads(fd) {}
-    plain_socket(const plain_socket&) = delete;
-    plain_socket& operator=(const plain_socket&) = delete;
-    ~plain_socket() {
-        if (reads >= 0) ::close(reads);
-        if (writes >= 0) ::close(writes);
-    }
-
-    plain_sockets& in;
-    scheduler& owner;
-    int reads;
-    int writes = -1;  // made when a write must wait
-    bool reading = false;
-    bool writing = false;
-    bool shut = false;
-    bool ended = false;
-};
-
-RDMACORO_COLD void plain_socket_deleter::operator()(plain_socket* of) const noexcept { delete of; }
-
 /// Owns the descriptor from now on, also where it throws `std::bad_alloc`.
 RDMACORO_COLD plain_socket_owner own_plain(plain_sockets& among, scheduler& on, int fd) {
     auto* const made = new (std::nothrow) plain_socket(among, on, fd);
@@ -86,16 +64,17 @@ RDMACORO_COLD plain_socket_owner own_plain(plain_sockets& among, scheduler& on, 
     return plain_socket_owner(made);
 }
 
-/// Until a descriptor is ready.
+/// Until a descriptor is ready, or its socket is closed.
 class plain_wait final : public basic_operation<plain_wait, void>, private fd_handler, private parked_wait {
 public:
-    plain_wait(plain_socket& of, int fd, std::uint32_t events) noexcept
-        : basic_operation(&of.owner), of_(of), fd_(fd), events_(events) {}
+    /// `place`: where the socket finds it while it waits.
+    plain_wait(plain_socket& of, int fd, std::uint32_t events, plain_wait*& place) noexcept
+        : basic_operation(&of.owner), of_(of), place_(place), fd_(fd), events_(events) {}
 
     void start() noexcept {
         this->ready = [](fd_handler& self, std::uint32_t) noexcept {
             auto& wait = static_cast<plain_wait&>(self);
-            wait.of_.in.unwatch(wait);
+            wait.unwatch();
             wait.complete();
         };
         if (!of_.in.watch(*this, fd_, events_)) {
@@ -103,14 +82,21 @@ public:
             complete();
             return;
         }
+        place_ = this;
         park(*this, facts);
     }
     void cancel() noexcept {
-        of_.in.unwatch(*this);
+        unwatch();
         why_ = make_error_code(errc::canceled);
         complete();
     }
     void finish_canceled() noexcept { why_ = make_error_code(errc::canceled); }
+    /// The socket is about to be closed. Precondition: `place` leads to this.
+    void finish_closed() noexcept {
+        unwatch();
+        why_ = make_error_code(errc::closed);
+        complete_by_user();
+    }
     result<> outcome() noexcept {
         if (why_) return why_;
         return {};
@@ -119,16 +105,38 @@ public:
 private:
     static constexpr wait_facts facts{"plain_stream", "waits for its socket", next_actor::network};
 
+    void unwatch() noexcept {
+        of_.in.unwatch(*this);
+        place_ = nullptr;
+    }
+
     plain_socket& of_;
+    plain_wait*& place_;
     int fd_;
     std::uint32_t events_;
     std::error_code why_{};
 };
 
-/// One at a time.
+RDMACORO_COLD void plain_socket::leave() noexcept {
+    closed = true;
+    if (read_wait != nullptr) read_wait->finish_closed();
+    if (write_wait != nullptr) write_wait->finish_closed();
+    // Nothing watches the descriptors any more, so that their numbers may be those of other sockets at once.
+    if (reads >= 0) ::close(reads);
+    if (writes >= 0) ::close(writes);
+    reads = -1;
+    writes = -1;
+}
+
+RDMACORO_COLD plain_socket::~plain_socket() { leave(); }
+
+inline constexpr const char* plain_is_closed = "plain_stream: closed, default-constructed or moved from";
+
+/// One at a time, of a socket that is open.
 class plain_turn {
 public:
-    explicit plain_turn(bool& taken) : taken_(taken) {
+    plain_turn(const plain_socket& of, bool& taken) : taken_(taken) {
+        if (of.closed) throw_error(errc::closed, plain_is_closed);
         if (taken) throw_error(errc::invalid_argument, "plain_stream: one read and one write at a time");
         taken = true;
     }
@@ -146,14 +154,16 @@ public:
     explicit plain_end(plain_socket& of) noexcept : of_(of) {}
     plain_end(const plain_end&) = delete;
     plain_end& operator=(const plain_end&) = delete;
-    ~plain_end() { ::shutdown(of_.reads, SHUT_RDWR); }
+    ~plain_end() {
+        if (!of_.closed) ::shutdown(of_.reads, SHUT_RDWR);
+    }
 
 private:
     plain_socket& of_;
 };
 
-RDMACORO_COLD plain_socket& plain_there(plain_socket* self) {
-    if (self == nullptr) throw_error(errc::closed, "plain_stream: closed, default-constructed or moved from");
+RDMACORO_COLD plain_socket& plain_there(const plain_socket_owner& self) {
+    if (!self) throw_error(errc::closed, plain_is_closed);
     return *self;
 }
 
@@ -200,7 +210,7 @@ RDMACORO_COLD task<plain_tried> attempt_plain(plain_sockets& among, scheduler& o
         co_return tried;
     }
     tried.made = own_plain(among, on, fd);
-    co_await plain_wait(*tried.made, fd, EPOLLOUT);
+    co_await plain_wait(*tried.made, fd, EPOLLOUT, tried.made->write_wait);
     tried.why = connect_error(fd);
     co_return tried;
 }
@@ -252,23 +262,25 @@ RDMACORO_COLD task<plain_listener> listen_plain_at(std::string text) {
 
 }  // namespace detail
 
-RDMACORO_DECL task<> plain_stream::write_bytes(detail::plain_socket* self, std::span<const std::byte> from) {
+RDMACORO_DECL task<> plain_stream::write_bytes(detail::plain_socket_owner self,
+                                               std::span<const std::byte> from) {
     detail::plain_socket& s = detail::plain_there(self);
     co_await detail::unless_stopped();
-    const detail::plain_turn turn(s.writing);
+    const detail::plain_turn turn(s, s.writing);
     if (s.shut) detail::throw_error(errc::closed, "plain_stream: a write after shutdown");
     for (std::size_t done = 0; done < from.size();) {
         if (!s.owner.may_go_on()) {
             const auto others = co_await as_result(yield());
             if (!others) detail::throw_plain(others.error(), "write", done);
         }
+        if (s.closed) detail::throw_plain(make_error_code(errc::closed), "write", done);
         const ssize_t sent =
             ::send(s.reads, from.data() + done, from.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) {
             done += static_cast<std::size_t>(sent);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) {
             if (s.writes < 0) s.writes = ::fcntl(s.reads, F_DUPFD_CLOEXEC, 0);
-            const auto waited = co_await as_result(detail::plain_wait(s, s.writes, EPOLLOUT));
+            const auto waited = co_await as_result(detail::plain_wait(s, s.writes, EPOLLOUT, s.write_wait));
             if (!waited) detail::throw_plain(waited.error(), "write", done);
         } else if (errno != EINTR) {
             detail::throw_plain(make_error_code(errc::peer_lost), "write", done);
@@ -276,17 +288,18 @@ RDMACORO_DECL task<> plain_stream::write_bytes(detail::plain_socket* self, std::
     }
 }
 
-RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket* self,
+RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket_owner self,
                                                          std::span<std::byte> into, bool all) {
     detail::plain_socket& s = detail::plain_there(self);
     co_await detail::unless_stopped();
-    const detail::plain_turn turn(s.reading);
+    const detail::plain_turn turn(s, s.reading);
     std::size_t done = 0;
     while (done < into.size()) {
         if (!s.owner.may_go_on()) {  // its peer may send as fast as it reads
             const auto others = co_await as_result(yield());
             if (!others) detail::throw_plain(others.error(), "read", done);
         }
+        if (s.closed) detail::throw_plain(make_error_code(errc::closed), "read", done);
         const ssize_t got = ::recv(s.reads, into.data() + done, into.size() - done, MSG_DONTWAIT);
         if (got > 0) {
             done += static_cast<std::size_t>(got);
@@ -297,7 +310,8 @@ RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket* s
                 detail::throw_plain(make_error_code(errc::closed), "the stream ended in the middle", done);
             break;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            const auto waited = co_await as_result(detail::plain_wait(s, s.reads, EPOLLIN | EPOLLRDHUP));
+            const auto waited =
+                co_await as_result(detail::plain_wait(s, s.reads, EPOLLIN | EPOLLRDHUP, s.read_wait));
             if (!waited) detail::throw_plain(waited.error(), "read", done);
         } else if (errno != EINTR) {
             detail::throw_plain(make_error_code(errc::peer_lost), "read", done);
@@ -306,16 +320,16 @@ RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket* s
     co_return done;
 }
 
-RDMACORO_DECL task<> plain_stream::shut_down(detail::plain_socket* self) {
+RDMACORO_DECL task<> plain_stream::shut_down(detail::plain_socket_owner self) {
     detail::plain_socket& s = detail::plain_there(self);
-    const detail::plain_turn turn(s.writing);
+    const detail::plain_turn turn(s, s.writing);
     if (s.shut) co_await detail::turn_for_others();
     if (!s.shut && ::shutdown(s.reads, SHUT_WR) != 0)
         detail::throw_plain(make_error_code(errc::peer_lost), "shutdown", 0);
     s.shut = true;
 }
 
-RDMACORO_DECL task<> plain_stream::close_all(detail::plain_socket* self) {
+RDMACORO_DECL task<> plain_stream::close_all(detail::plain_socket_owner self) {
     detail::plain_socket& s = detail::plain_there(self);
     const detail::plain_end at_last(s);
     co_await shut_down(self);
@@ -325,7 +339,7 @@ RDMACORO_DECL task<> plain_stream::close_all(detail::plain_socket* self) {
 
 RDMACORO_DECL task<> plain_stream::nothing() { co_await detail::turn_for_others(); }
 
-RDMACORO_DECL bool plain_stream::at_end() const noexcept { return state_ != nullptr && state_->ended; }
+RDMACORO_DECL bool plain_stream::at_end() const noexcept { return state_ && state_->ended; }
 
 RDMACORO_DECL task<plain_stream> connect_plain(std::string_view address) {
     return detail::connect_plain_to(std::string(address));
@@ -334,11 +348,12 @@ RDMACORO_DECL task<plain_listener> listen_plain(std::string_view address) {
     return detail::listen_plain_at(std::string(address));
 }
 
-RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socket* self) {
+RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socket_owner self) {
     detail::plain_socket& s = detail::plain_there(self);
     co_await detail::unless_stopped();
-    const detail::plain_turn turn(s.reading);
+    const detail::plain_turn turn(s, s.reading);
     for (;;) {
+        if (s.closed) detail::throw_error(errc::closed, "plain_listener: destroyed while an accept waited");
         const int fd = ::accept4(s.reads, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             detail::set_exchange_options(fd);
@@ -347,7 +362,7 @@ RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socke
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
             throw error(errc::no_resources, std::string("plain_listener: accept: ") + std::strerror(errno));
         if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            co_await detail::plain_wait(s, s.reads, EPOLLIN);
+            co_await detail::plain_wait(s, s.reads, EPOLLIN, s.read_wait);
         } else {  // what had connected is gone: another may have come
             co_await detail::turn_for_others();
         }
@@ -355,7 +370,7 @@ RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socke
 }
 
 RDMACORO_COLD std::string plain_listener::address() const {
-    return detail::inet_endpoint::local(detail::plain_there(state_.get()).reads).url("socket");
+    return detail::inet_endpoint::local(detail::plain_there(state_).reads).url("socket");
 }
 
 }  // namespace rdmacoro
