@@ -233,6 +233,8 @@ public:
     [[nodiscard]] const detail::collective_call& call() const noexcept { return call_; }
     /// For `group`: whether the caller's token has stopped it.
     [[nodiscard]] bool was_canceled() const noexcept { return canceled_; }
+    /// For `group`: whether `check` has thrown before the group knew the reason, with a code that stands for it.
+    [[nodiscard]] bool has_thrown_early() const noexcept { return thrown_early_; }
     /// For `group`: a transfer has failed, or the group was revoked.
     [[nodiscard]] bool has_failed() const noexcept { return failed_; }
     /// For `group`: a message had another length than the algorithm expected; `tell` says so to the others.
@@ -293,6 +295,7 @@ private:
     std::size_t since_turn_ = 0;
     bool failed_ = false;
     bool canceled_ = false;
+    mutable bool thrown_early_ = false;
     std::optional<detail::wrong_message> wrong_;
     std::optional<unsigned> left_{};
     local_stop_source own_stop_;

@@ -159,7 +159,12 @@ RDMACORO_COLD void collective::throw_failure() const {
     const collective& top = whole_ != nullptr ? *whole_ : *this;
     if (&top != this) top.throw_failure();
     std::string what = "group: " + std::string(title()) + " number " + std::to_string(number_);
-    if (canceled_ || !of_.failure()) throw error(errc::canceled, what);
+    if (canceled_) throw error(errc::canceled, what);
+    if (!of_.failure()) {
+        // `group` throws anew when the reason is known.
+        thrown_early_ = true;
+        throw error(errc::canceled, what);
+    }
     const group_failure& why = *of_.failure();
     // Whichever way a rank was lost, it is not a time limit of the caller's that is over.
     std::error_code code = group_errc::revoked;

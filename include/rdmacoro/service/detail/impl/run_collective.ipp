@@ -256,7 +256,8 @@ RDMACORO_COLD task<> tell_and_throw(group_state* of, collective& c, std::excepti
     } catch (const std::exception&) {
         of->end_without_memory("no memory");
     }
-    if (unknown) c.check();
+    // The reason may have come from another rank between the exception and this.
+    if (unknown || c.has_thrown_early()) c.check();
     std::rethrow_exception(failed);
 }
 [[nodiscard]] RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr failed) {
