@@ -27,7 +27,9 @@ namespace rdmacoro {
 /// same lengths, roots and types; with `NDEBUG` undefined where the toolkit's bodies are compiled, or `RDMACORO_CHECK_COLLECTIVES=1` for all ranks, they compare them first, and all end with
 /// `group_errc::mismatch` and the ranks that differ.
 ///
-/// Errors. Lengths and counts that do not fit each other are thrown by the call itself, a wrong root and a wrong name of an algorithm where it is
+/// What a rank gives and what it gets have no memory in common, or are the same, which is as `in_place`; a block of this rank may lie among all where it belongs.
+///
+/// Errors. Lengths and counts that do not fit each other, and memory of both sides that overlaps in part, are thrown by the call itself, a wrong root and a wrong name of an algorithm where it is
 /// awaited; all as `errc::invalid_argument`. When a rank is lost, or a collective is canceled, times out or gets a wrong argument at one rank, the group is revoked: what is pending at every rank, and what is asked
 /// later, ends with an error that names the ranks that were lost or had not entered; `failure` has them as numbers. The code is `errc::canceled` where the
 /// caller's own token stopped it, that of the loss (`errc::peer_lost`; `errc::closed` where the rank has left in good order without entering; `errc::protocol_violation`), or `group_errc::revoked`. Some ranks may have ended the collective well. `shrink` makes a
@@ -270,7 +272,7 @@ public:
         need(detail::elements_in(in), detail::elements_in(out), "alltoall");
         need(detail::elements_in(in), detail::elements_in(in) / size() * size(), "alltoall");
         detail::collective_call call = detail::call_of<collective_kind::alltoall, Out>(options...);
-        call.in = detail::read_from(out);
+        if (!detail::same_row(out, in)) call.in = detail::read_from(out);
         call.out = detail::write_to(in);
         call.bytes = detail::bytes_of_row(out) / size();
         call.in_blocks.each = call.out_blocks.each = call.bytes;
@@ -286,7 +288,8 @@ public:
         call.in_blocks.each = call.out_blocks.each = call.bytes;
         return run(call, in_place, x);
     }
-    /// As `alltoall`, with `out_counts[r]` elements for rank `r`, and `in_counts[r]` of it, in the order of ranks.
+    /// As `alltoall`, with `out_counts[r]` elements for rank `r`, and `in_counts[r]` of it, in the order of ranks. Where both are the same row the
+    /// counts are equal.
     template <detail::elements_to_read Out, detail::elements_to_write In, class... Options>
         requires detail::same_elements<Out, In>
     [[nodiscard]] task<> alltoallv(Out&& out, detail::block_counts out_counts, In&& in,
@@ -295,7 +298,11 @@ public:
         need_counts(in_counts, detail::elements_in(in), "alltoallv");
         need(out_counts[rank()], in_counts[rank()], "alltoallv");
         detail::collective_call call = detail::call_of<collective_kind::alltoall, Out>(options...);
-        call.in = detail::read_from(out);
+        if (!detail::same_row(out, in)) {
+            call.in = detail::read_from(out);
+        } else {
+            need_same_counts(out_counts, in_counts, "alltoallv");
+        }
         call.out = detail::write_to(in);
         call.uneven = true;
         call.in_counts = out_counts;

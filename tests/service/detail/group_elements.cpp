@@ -73,4 +73,38 @@ TEST_CASE("blocks without a gap, one block and none are a row") {
     CHECK(stride_of(5).count == 0);
 }
 
+TEST_CASE("ranges overlap in part where they have some bytes in common, and not all") {
+    const std::array<std::byte, 32> memory{};
+    const auto overlap = [&](std::size_t a, std::size_t a_bytes, std::size_t b, std::size_t b_bytes) {
+        const bool one = overlap_in_part(memory.data() + a, a_bytes, memory.data() + b, b_bytes);
+        CHECK(overlap_in_part(memory.data() + b, b_bytes, memory.data() + a, a_bytes) == one);
+        return one;
+    };
+    for (std::size_t a = 0; a < 6; ++a) {
+        for (std::size_t b = 0; b < 6; ++b) {
+            for (std::size_t a_bytes = 0; a_bytes < 6; ++a_bytes) {
+                for (std::size_t b_bytes = 0; b_bytes < 6; ++b_bytes) {
+                    bool in_common = false;
+                    for (std::size_t at = a; at < a + a_bytes; ++at)
+                        in_common = in_common || (at >= b && at < b + b_bytes);
+                    const bool same = a == b && a_bytes == b_bytes;
+                    CHECK(overlap(a, a_bytes, b, b_bytes) == (in_common && !same));
+                }
+            }
+        }
+    }
+    CHECK(!overlap_in_part(nullptr, 0, nullptr, 0));
+    CHECK(!overlap_in_part(nullptr, 0, memory.data(), 32));
+}
+
+TEST_CASE("a row is the same as itself, and as its blocks without a gap") {
+    std::vector<int> x(20), y(20), none;
+    CHECK(same_row(x, x));
+    CHECK(same_row(none, none));
+    CHECK(same_row(x, strided(x, 0, 5, 5, 4)));
+    CHECK(!same_row(x, y));
+    CHECK(!same_row(x, std::span(x).first(19)));
+    CHECK(!same_row(strided(x, 0, 2, 5, 4), strided(x, 0, 2, 5, 4)));
+}
+
 }  // namespace test_service_detail_group_elements

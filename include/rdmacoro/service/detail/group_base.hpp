@@ -30,8 +30,11 @@ protected:
     template <class In, class Out>
     [[nodiscard]] task<> run(const collective_call& call, const In& in, const Out& out) const {
         if constexpr (strided_row<In> || strided_row<Out>) {
-            return run_strided(state_, call, {stride_of(in), stride_of(out)});
+            const call_strides strides{stride_of(in), stride_of(out)};
+            if (strides.in.count == 0 && strides.out.count == 0) need_apart(call, in, out);
+            return run_strided(state_, call, strides);
         } else {
+            need_apart(call, in, out);
             return run_collective(state_, call);
         }
     }
@@ -58,6 +61,17 @@ protected:
         call.out_counts = counts;
         return run(call, mine, all);
     }
+    /// Rows that overlap, and are not the same. A row that lies in blocks is packed, and may overlap with another one.
+    template <class In, class Out>
+    void need_apart(const collective_call& call, const In& in, const Out& out) const {
+        if constexpr (!std::is_same_v<In, in_place_t>) {
+            if (overlap_in_part(read_from(in), bytes_of_row(in), read_from(out), bytes_of_row(out)))
+                [[unlikely]]
+                refuse_overlap(call);
+        }
+    }
+    /// Not where this rank uses one of the rows alone, and where its block lies where `in_place` has it.
+    void refuse_overlap(const collective_call& call) const;
     void need(std::size_t is, std::size_t wanted, const char* what) const;
     /// A block for each rank, where `all` says that it is so.
     template <class X>
@@ -65,6 +79,10 @@ protected:
         if (all) need(elements_in(x), elements_in(x) / state().size() * state().size(), what);
     }
     void need_counts(std::span<const std::size_t> counts, std::size_t elements, const char* what) const;
+
+    /// Of one row that is given and gotten.
+    void need_same_counts(std::span<const std::size_t> given, std::span<const std::size_t> gotten,
+                          const char* what) const;
 
     counted_ptr<group_state> state_;
 };

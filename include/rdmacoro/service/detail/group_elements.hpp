@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <ranges>
 #include <span>
 #include <type_traits>
@@ -96,6 +97,15 @@ template <class R>
     return elements_in(row) * sizeof(element_t<R>);
 }
 
+/// Whether ranges of bytes have some in common, and are not the same.
+[[nodiscard]] inline bool overlap_in_part(const std::byte* a, std::size_t a_bytes, const std::byte* b,
+                                          std::size_t b_bytes) noexcept {
+    const auto first = reinterpret_cast<std::uintptr_t>(a);
+    const auto second = reinterpret_cast<std::uintptr_t>(b);
+    return first < second + b_bytes && second < first + a_bytes && a_bytes != 0 && b_bytes != 0 &&
+           (first != second || a_bytes != b_bytes);
+}
+
 template <class R>
 [[nodiscard]] const std::byte* read_from(R&& row) noexcept {
     if constexpr (strided_row<R>) {
@@ -111,6 +121,13 @@ template <class R>
     } else {
         return reinterpret_cast<std::byte*>(std::ranges::data(row));
     }
+}
+
+/// Whether two rows are one: the same elements, without gaps. Rows with gaps are packed into memory of their own.
+template <class A, class B>
+[[nodiscard]] bool same_row(const A& a, const B& b) noexcept {
+    return read_from(a) == read_from(b) && elements_in(a) == elements_in(b) && stride_of(a).count == 0 &&
+           stride_of(b).count == 0;
 }
 
 }  // namespace rdmacoro::detail

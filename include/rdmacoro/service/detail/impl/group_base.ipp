@@ -3,6 +3,7 @@
 
 #include <rdmacoro/service/detail/group_base.hpp>
 
+#include <algorithm>
 #include <string>
 
 namespace rdmacoro::detail {
@@ -23,6 +24,42 @@ RDMACORO_COLD void group_base::need_counts(std::span<const std::size_t> counts, 
     std::size_t sum = 0;
     for (const std::size_t count : counts) sum = count > most - sum ? most : sum + count;
     need(elements, sum, what);
+}
+
+RDMACORO_COLD void group_base::need_same_counts(std::span<const std::size_t> given,
+                                                std::span<const std::size_t> gotten, const char* what) const {
+    if (!std::ranges::equal(given, gotten))
+        state().refuse(std::string(what) + ": what is given and what is gotten are one, with other counts");
+}
+
+RDMACORO_COLD void group_base::refuse_overlap(const collective_call& call) const {
+    const unsigned rank = state().rank();
+    const auto own_block_of = [&](const std::byte* all, const block_layout& blocks,
+                                  std::span<const std::size_t> counts) {
+        return all + (counts.empty() ? blocks.offset(rank) : elements_before(counts, rank) * call.element);
+    };
+    switch (call.kind) {
+        case collective_kind::scatter:
+            if (rank != call.root || call.out == own_block_of(call.in, call.in_blocks, call.in_counts))
+                return;
+            break;
+        case collective_kind::gather:
+            if (rank != call.root || call.in == own_block_of(call.out, call.out_blocks, call.out_counts))
+                return;
+            break;
+        case collective_kind::reduce:
+            if (rank != call.root) return;
+            break;
+        case collective_kind::allgather:
+            if (call.in == own_block_of(call.out, call.out_blocks, call.out_counts)) return;
+            break;
+        case collective_kind::reduce_scatter:
+            if (call.out == own_block_of(call.in, call.in_blocks, call.in_counts)) return;
+            break;
+        default: break;
+    }
+    state().refuse(std::string(function_name(call.kind, call.uneven)) +
+                   ": what is given and what is gotten overlap in part");
 }
 
 }  // namespace rdmacoro::detail
