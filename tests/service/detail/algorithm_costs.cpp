@@ -44,6 +44,12 @@ TEST_CASE("steps of trees are as many as the ranks have bits, of rings as many a
     STATIC_REQUIRE(cost_of_log_step(call(100, 8, touched)) == 600);
 }
 
+TEST_CASE("steps are counted for any number of ranks") {
+    CHECK(cost_of_four_ary(call(100, (1u << 30) + 1, messages)) == 16);
+    CHECK(cost_of_four_ary(call(100, ~0u, messages)) == 16);
+    CHECK(cost_of_doubling_blocks(call(100, ~0u, exchanges)) == 32);
+}
+
 TEST_CASE("halves carry all blocks but one in all, in a step for each bit") {
     STATIC_REQUIRE(cost_of_halves(call(10, 8, message_bytes)) == 70);
     STATIC_REQUIRE(cost_of_halves(call(10, 8, messages)) == 3);

@@ -41,7 +41,7 @@ inline constexpr unsigned reduces_parts = can::uneven | can::any_size | can::one
 
 template <std::size_t Most, unsigned Can>
 constexpr bool admits_shape(const collective_shape& s) noexcept {
-    if (s.bytes > Most) return false;
+    if (s.ranks == 0 || s.hosts == 0 || s.bytes > Most) return false;
     if (s.in_order && !has(Can, can::order)) return false;
     if (s.left_fold && !has(Can, can::fold)) return false;
     if (s.reproducible && !has(Can, can::repeat)) return false;
@@ -80,7 +80,7 @@ struct two_steps {
     static_assert(!first.name.empty() && !second.name.empty(), "an algorithm does not carry its step");
 
     static constexpr bool admits(const collective_shape& s) {
-        if (s.bytes > Limit::bytes || (OfParts && s.elements < s.ranks)) return false;
+        if (s.ranks == 0 || s.bytes > Limit::bytes || (OfParts && s.elements < s.ranks)) return false;
         const unsigned part = OfParts ? s.ranks : 1;
         return first.admits(step_shape(s, A, FirstOfAll ? s.ranks : 1, part)) &&
                second.admits(step_shape(s, B, SecondOfAll ? s.ranks : 1, part));
@@ -100,7 +100,9 @@ template <algorithm (*Of)() noexcept, class Rule>
 [[nodiscard]] constexpr algorithm restricted() noexcept {
     algorithm one = Of();
     if (!one.name.empty())
-        one.admits = [](const collective_shape& s) { return Rule::admits(s) && Of().admits(s); };
+        one.admits = [](const collective_shape& s) {
+            return s.ranks != 0 && Rule::admits(s) && Of().admits(s);
+        };
     return one;
 }
 

@@ -8,6 +8,7 @@
 #include <rdmacoro/service/link_costs.hpp>
 
 #include <bit>
+#include <cstdint>
 
 namespace rdmacoro::detail {
 
@@ -60,7 +61,7 @@ constexpr double cost_of_overlapped(const costed_call& of) {
 constexpr double cost_of_tree(const costed_call& of) { return of.levels() * of.message(of.bytes); }
 constexpr double cost_of_four_ary(const costed_call& of) {
     double sum = 0;
-    for (unsigned reached = 1; reached < of.ranks; reached *= 4)
+    for (std::uint64_t reached = 1; reached < of.ranks; reached *= 4)
         sum += of.message(of.bytes) + 2 * of.next(of.bytes);
     return sum;
 }
@@ -87,9 +88,9 @@ constexpr double cost_of_chain(const costed_call& of) {
 
 constexpr double cost_of_doubling_blocks(const costed_call& of) {
     double sum = 0;
-    for (unsigned have = 1; have < of.ranks; have *= 2) {
-        const unsigned gets = have < of.ranks - have ? have : of.ranks - have;
-        sum += of.exchange(of.bytes * gets);
+    for (std::uint64_t have = 1; have < of.ranks; have *= 2) {
+        const std::uint64_t gets = have < of.ranks - have ? have : of.ranks - have;
+        sum += of.exchange(of.bytes * static_cast<double>(gets));
     }
     return sum;
 }
