@@ -4,7 +4,13 @@
 #include "support/ranks.hpp"
 #include "support/run.hpp"
 
+#include <array>
+#include <iterator>
+#include <map>
+#include <sstream>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 namespace test_service_collectives {
@@ -91,6 +97,110 @@ TEST_CASE("explain_collectives has a line where the algorithm changes") {
     CHECK(table.find("allreduce       0            recursive_doubling\n                  8200         "
                      "rabenseifner\n") != std::string::npos);
     CHECK(table.find("none") == std::string::npos);
+}
+
+namespace {
+
+/// From which length on a table says that a collective goes by which algorithm.
+using lines_of_kinds = std::array<std::map<std::size_t, std::string>, collective_kinds>;
+lines_of_kinds lines_of(const std::string& table) {
+    lines_of_kinds all;
+    std::istringstream in(table);
+    std::string line;
+    std::size_t kind = collective_kinds;
+    std::getline(in, line);
+    std::getline(in, line);
+    while (std::getline(in, line) && line.find("not associative") == std::string::npos) {
+        for (std::size_t which = 0; which < collective_kinds; ++which) {
+            if (line.substr(2, line.find(' ', 2) - 2) == name_of(static_cast<collective_kind>(which)))
+                kind = which;
+        }
+        const std::string bytes = line.substr(18, 13);
+        all.at(kind)[std::stoull(bytes)] = line.substr(31);
+    }
+    return all;
+}
+std::string name_of_choice(const algorithm* found) {
+    if (found == nullptr) return "none";
+    std::string name(found->name);
+    if (!found->steps[0].empty())
+        name += " of " + std::string(found->steps[0]) + " and " + std::string(found->steps[1]);
+    return name;
+}
+/// Lengths at which the table says another algorithm than the one that is chosen: every length up to 2 MiB, and
+/// some up to 64 MiB.
+std::string wrong_lines(unsigned ranks, unsigned hosts, std::size_t& compared) {
+    const lines_of_kinds lines = lines_of(explain_collectives(ranks, hosts));
+    std::string wrong;
+    for (std::size_t which = 0; which < collective_kinds; ++which) {
+        const auto kind = static_cast<collective_kind>(which);
+        auto line = lines.at(which).begin();
+        REQUIRE(line != lines.at(which).end());
+        const algorithm* last = nullptr;
+        bool was_right = true;
+        for (std::size_t bytes = 0; bytes <= std::size_t{64} << 20; bytes += bytes < 2u << 20 ? 8 : 8192) {
+            bool same_line = true;
+            while (std::next(line) != lines.at(which).end() && std::next(line)->first <= bytes) {
+                ++line;
+                same_line = false;
+            }
+            const algorithm* const found = default_collectives::choose(shape(kind, bytes, ranks, hosts));
+            ++compared;
+            if (same_line && found == last && bytes != 0) continue;
+            last = found;
+            const bool right = name_of_choice(found) == line->second;
+            if (!right && was_right)
+                wrong += std::to_string(ranks) + " ranks on " + std::to_string(hosts) + " hosts, " +
+                         std::string(name_of(kind)) + " of " + std::to_string(bytes) + " bytes: says " +
+                         line->second + ", chosen " + name_of_choice(found) + "\n";
+            was_right = right;
+        }
+    }
+    return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("explain_collectives says of every length what is chosen") {
+    std::size_t compared = 0;
+    for (const unsigned ranks : {2u, 3u, 4u, 7u, 100u}) {
+        for (const unsigned hosts : {1u, 2u, 3u}) {
+            if (hosts > ranks || (ranks == 7 && hosts != 2)) continue;
+            CHECK(wrong_lines(ranks, hosts, compared) == "");
+        }
+    }
+    CHECK(compared > 11 * collective_kinds * (2u << 20) / 8);
+}
+
+TEST_CASE("explain_collectives of no ranks, of no hosts, and of more hosts than ranks is refused") {
+    const std::vector<std::pair<unsigned, unsigned>> none{{0, 1}, {0, 0}, {1, 0}, {4, 5}};
+    for (const auto& [ranks, hosts] : none) {
+        INFO(ranks << ' ' << hosts);
+        std::error_code code;
+        try {
+            static_cast<void>(explain_collectives(ranks, hosts));
+        } catch (const std::system_error& e) {
+            code = e.code();
+        }
+        CHECK(code == errc::invalid_argument);
+    }
+    CHECK(explain_collectives(1).find("collectives of 1 ranks on 1 host") == 0);
+    CHECK(explain_collectives(4, 4).find("none") == std::string::npos);
+}
+
+TEST_CASE("no algorithm admits a collective of no ranks") {
+    STATIC_REQUIRE(default_collectives::choose(shape(collective_kind::allreduce, 1 << 20, 0)) == nullptr);
+    STATIC_REQUIRE(default_collectives::choose(shape(collective_kind::barrier, 0, 4, 0)) == nullptr);
+    for (std::size_t which = 0; which < collective_kinds; ++which) {
+        const auto kind = static_cast<collective_kind>(which);
+        for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, std::size_t{1} << 20}) {
+            CHECK(default_collectives::choose(shape(kind, bytes, 0)) == nullptr);
+            for (const algorithm& one : algorithms_of(kind)) {
+                INFO(name_of(kind) << " by " << one.name);
+                CHECK(!one.admits(shape(kind, bytes, 0)));
+            }
+        }
+    }
 }
 
 TEST_CASE("after a failure those that are left go on with a smaller group") {
@@ -180,6 +290,7 @@ TEST_CASE("the table of two ranks differs where a short way to the other rank is
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
+                  131080       by_parts of spanning_tree and recursive_doubling
                   262144       chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
@@ -189,6 +300,7 @@ TEST_CASE("the table of two ranks differs where a short way to the other rank is
                   32776        ring
   alltoall        0            pairwise
   reduce          0            spanning_tree
+                  65544        by_parts of recursive_halving and spanning_tree
                   131072       ring
   allreduce       0            recursive_doubling
                   131080       rabenseifner

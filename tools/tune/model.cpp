@@ -2,6 +2,8 @@
 
 #include "../pingpong/failure.hpp"
 
+#include <rdmacoro/service/detail/choice_limits.hpp>
+
 #include <utility>
 
 namespace tune {
@@ -39,22 +41,10 @@ std::vector<choice> choose_all(const std::vector<unsigned>& ranks, unsigned host
     for (std::size_t which = 0; which < rc::collective_kinds; ++which) {
         const auto kind = static_cast<rc::collective_kind>(which);
         for (const unsigned of : ranks) {
-            choice before = at(kind, of, 0);
-            all.push_back(before);
-            if (kind == rc::collective_kind::barrier) continue;
-            for (std::size_t bytes = 8; bytes <= longest; bytes *= 2) {
-                choice now = at(kind, of, bytes);
-                if (now.by == before.by) continue;
-                // The limit is between the length before and this one.
-                std::size_t low = bytes / 2 / 8;
-                std::size_t high = bytes / 8;
-                while (low + 1 < high) {
-                    const std::size_t middle = low + (high - low) / 2;
-                    (at(kind, of, middle * 8).by == now.by ? high : low) = middle;
-                }
-                before = at(kind, of, high * 8);
-                all.push_back(before);
-            }
+            const std::size_t to = kind == rc::collective_kind::barrier ? 0 : longest;
+            rc::detail::for_each_limit(
+                to, [&](std::size_t bytes) { return at(kind, of, bytes).by; },
+                [&](std::size_t bytes, const rc::costed_algorithm*) { all.push_back(at(kind, of, bytes)); });
         }
     }
     return all;

@@ -127,6 +127,7 @@ using default_collectives = collectives<
 
 /// Which algorithm carries which length, as a table: for each kind, for a group of so many ranks on so many hosts; then
 /// the same of operations that are not associative. `in_turn`: ranks of one host do not follow each other.
+/// Throws `errc::invalid_argument` for no ranks, no hosts, and more hosts than ranks.
 [[nodiscard]] std::string explain_collectives(unsigned ranks, unsigned hosts = 1,
                                               algorithm_choice choice = &default_collectives::choose,
                                               bool in_turn = false);

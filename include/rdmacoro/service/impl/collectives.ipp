@@ -1,7 +1,9 @@
 // Bodies of collectives.hpp.
 #pragma once
 
+#include <rdmacoro/coro/error.hpp>
 #include <rdmacoro/service/collectives.hpp>
+#include <rdmacoro/service/detail/choice_limits.hpp>
 
 #include <algorithm>
 #include <array>
@@ -55,6 +57,9 @@ RDMACORO_COLD const algorithm* find_algorithm(collective_kind kind, std::string_
 
 RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, algorithm_choice choice,
                                               bool in_turn) {
+    if (ranks == 0 || hosts == 0 || hosts > ranks)
+        throw error(errc::invalid_argument, "explain_collectives: " + std::to_string(ranks) + " ranks on " +
+                                                std::to_string(hosts) + " hosts");
     const auto name_at = [&](collective_kind kind, std::size_t bytes, bool left_fold) {
         collective_shape shape;
         shape.kind = kind;
@@ -82,21 +87,12 @@ RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, al
     table += "  collective      from bytes   algorithm\n";
     constexpr std::size_t longest = std::size_t{1} << 30;
     const auto add = [&](collective_kind kind, bool left_fold) {
-        std::string before;
-        for (std::size_t bytes = 0; bytes <= longest; bytes = bytes == 0 ? 8 : 2 * bytes) {
-            const std::string name = name_at(kind, bytes, left_fold);
-            if (name == before) continue;
-            // The limit is between the length before and this one.
-            std::size_t low = bytes / 2 / 8;
-            std::size_t high = bytes / 8;
-            while (!before.empty() && low + 1 < high) {
-                const std::size_t middle = low + (high - low) / 2;
-                (name_at(kind, middle * 8, left_fold) == name ? high : low) = middle;
-            }
-            table += "  " + column(before.empty() ? std::string(name_of(kind)) : std::string(), 16) +
-                     column(std::to_string(high * 8), 13) + name + "\n";
-            before = name;
-        }
+        detail::for_each_limit(
+            longest, [&](std::size_t bytes) { return name_at(kind, bytes, left_fold); },
+            [&](std::size_t bytes, const std::string& name) {
+                table += "  " + column(bytes == 0 ? std::string(name_of(kind)) : std::string(), 16) +
+                         column(std::to_string(bytes), 13) + name + "\n";
+            });
     };
     for (std::size_t which = 0; which < collective_kinds; ++which)
         add(static_cast<collective_kind>(which), false);
