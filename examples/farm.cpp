@@ -4,6 +4,7 @@
 #include "by_url.hpp"
 
 #include <chrono>
+#include <stdexcept>
 
 namespace rc = rdmacoro;
 using namespace std::chrono_literals;
@@ -23,7 +24,10 @@ template <rc::transport T>
 rc::task<> work(std::string_view url) {
     auto office = co_await rc::connect<T>(url, {.retry_for = 10s});
     std::uint64_t number = 0;
-    while (co_await rc::as_result(office.recv(rc::bytes_of(number)))) {
+    for (;;) {
+        const auto got = co_await rc::as_result(office.recv(rc::bytes_of(number)));
+        if (got.error() == rc::errc::closed) break;  // there is no more to do
+        static_cast<void>(got.value());              // throws any other error
         std::cerr << "job " << number << std::endl;
         number = work_on(number);
         co_await office.send(rc::bytes_of(number));
@@ -60,6 +64,7 @@ rc::task<> employ(rc::endpoint<T> worker, book& jobs) {
 
 template <rc::transport T>
 rc::task<> hand_out(std::string_view url, std::uint64_t count) {
+    if (count == 0) throw std::invalid_argument("JOBS: at least 1");
     book jobs{.open = rc::channel<std::uint64_t>(count), .left = count};
     for (std::uint64_t number = 0; number < count; ++number) co_await jobs.open.send(number);
     auto listener = co_await rc::listen<T>(url);

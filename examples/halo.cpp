@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <stdexcept>
 #include <vector>
 
 namespace rc = rdmacoro;
@@ -80,7 +81,7 @@ rc::task<> halo(std::string_view own_url, std::string_view right_url, std::size_
     co_await rc::when_all(right.close(), left.close());
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
     const std::size_t rank = argc > 4 ? std::stoul(argv[3]) : 1, ranks = argc > 4 ? std::stoul(argv[4]) : 0;
     if (rank >= ranks || all_columns % ranks != 0 || all_columns / ranks < 2) {
         std::cerr << "usage: halo OWN_URL RIGHT_NEIGHBOUR'S_URL RANK RANKS [STEPS]; " << all_columns
@@ -89,4 +90,7 @@ int main(int argc, char** argv) {
     }
     const int steps = argc > 5 ? std::stoi(argv[5]) : 5000;
     return run_by_url(argv[1], [=]<class T>() { return halo<T>(argv[1], argv[2], rank, ranks, steps); });
+} catch (const std::logic_error&) {  // of std::stoul and std::stoi
+    std::cerr << "halo: RANK, RANKS and STEPS are numbers\n";
+    return 2;
 }

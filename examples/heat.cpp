@@ -8,11 +8,13 @@
 #endif
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rc = rdmacoro;
@@ -79,6 +81,8 @@ rc::task<> heat_up(node& here, const rc::job& job, rc::group all, std::string fi
         std::ofstream picture(file, std::ios::binary);
         picture << "P5\n" << points << ' ' << points << "\n255\n";
         for (const float heat : plate) picture.put(static_cast<char>(static_cast<unsigned char>(heat)));
+        picture.close();
+        if (!picture) throw std::runtime_error("cannot write " + file);
         std::printf("%zu steps with %u ranks; the picture is %s\n", steps, all.size(), file.c_str());
     }
 }
@@ -93,7 +97,17 @@ rc::task<> work(std::string file, std::size_t points) {
     co_await here.close();
 }
 
-int main(int argc, char** argv) {
-    rc::scheduler{}.run(
-        work(argc > 1 ? argv[1] : "heat.pgm", argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 200));
+int main(int argc, char** argv) try {
+    const std::string file = argc > 1 ? argv[1] : "heat.pgm";
+    const std::string_view size = argc > 2 ? argv[2] : "200";
+    std::size_t points = 0;
+    const char* const rest = std::from_chars(size.data(), size.data() + size.size(), points).ptr;
+    if (file.starts_with('-') || *rest != '\0' || points < 1 || points > 20'000) {
+        std::fputs("usage: heat [FILE [POINTS]]; POINTS of each edge, 1 to 20000\n",
+                   file == "--help" ? stdout : stderr);
+        return file == "--help" ? 0 : 2;
+    }
+    rc::scheduler{}.run(work(file, points));
+} catch (const std::exception& failed) {
+    return std::fprintf(stderr, "heat: %s\n", failed.what()), 1;
 }

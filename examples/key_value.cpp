@@ -52,7 +52,9 @@ rc::task<> request(node& here, auto& peers, std::istringstream words) {
     if (what == "put") co_await rc::timeout(peers.call(server, kv::put, key, more), 20s);
     if (what == "get") std::cout << co_await rc::timeout(peers.call(server, kv::get, key), 20s) << std::endl;
     if (what == "load") {
-        std::string bulk(std::istreambuf_iterator<char>(std::ifstream(more).rdbuf()), {});
+        std::ifstream file(more, std::ios::binary);
+        if (!file) throw std::runtime_error("cannot open " + more);
+        std::string bulk(std::istreambuf_iterator<char>(file), {});
         auto open =
             co_await here.peer(server).register_memory(rc::bytes_of(bulk), rc::access_rights::remote_read);
         co_await rc::timeout(peers.call(server, kv::load, key, open.remote()), 20s);
@@ -71,7 +73,7 @@ rc::task<> use(std::string url) {
     for (std::string line; std::getline(std::cin, line);) {
         try {  // each may be done twice
             co_await peers.repeat_if_lost([&] { return request(here, peers, std::istringstream(line)); });
-        } catch (const rc::error& failed) {
+        } catch (const std::exception& failed) {
             std::cerr << failed.what() << std::endl;
         }
     }

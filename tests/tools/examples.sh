@@ -129,6 +129,8 @@ kill -KILL "$second"
 wait "$running" && fail "halo: ended well without its neighbour"
 running=
 grep -q "gone" "$work/err" || fail "halo, without its neighbour: said $(cat "$work/err")"
+refuses 'are numbers' halo "shm://halo-$$-a" "shm://halo-$$-a" a b
+refuses 'are numbers' halo "shm://halo-$$-a" "shm://halo-$$-a" 0 1 many
 
 urls=("shm://examples-$$")
 [ "${RDMACORO_WITH_TCP:?}" = 0 ] || urls+=(tcp://127.0.0.1:0)
@@ -197,9 +199,15 @@ for from in "${urls[@]}"; do
     answers "get red" "#ff0000" "get done"
     answers "load big $work/bulk" "load done"
     answers "scan a" "big 3000000" "red 7" "scan done"
+    # What cannot be read changes nothing.
+    answers "load big $work/no-such-file"
+    answers "load big $work"
+    answers "scan a" "big 3000000" "red 7" "scan done"
     answers "get colour"
     answers "put green #00ff00" "put done"
-    grep -q "kv.get, which answered: map::at" "$work/err" || fail "key_value: $(cat "$work/err")"
+    for text in "cannot open $work/no-such-file" "Is a directory" "kv.get, which answered: map::at"; do
+        grep -q "$text" "$work/err" || fail "key_value: no \"$text\" in: $(cat "$work/err")"
+    done
     for signal in KILL TERM; do
         kill "-$signal" "$running"
         wait "$running" || [ $signal = KILL ] || fail "key_value serve: status $? after SIG$signal"
@@ -229,6 +237,13 @@ refuses 'usage' rdma open
 says 2000 dot_product
 RDMACORO_ALLREDUCE=star refuses 'RDMACORO_ALLREDUCE=star' dot_product
 timeout 60 "$examples/heat" "$work/alone.pgm" 40 >"$work/out" || fail "heat: exit status $?"
+for points in many 0 -1 8x; do
+    refuses '^usage' heat "$work/refused.pgm" $points
+    [ ! -e "$work/refused.pgm" ] || fail "heat: a picture of $points points"
+done
+refuses "^heat: cannot write $work/no/folder" heat "$work/no/folder" 8
+refuses '^heat: cannot write /dev/full' heat /dev/full 8
+(cd "$work" && says 'usage: heat [FILE [POINTS]]; POINTS of each edge, 1 to 20000' heat --help && [ ! -e ./--help ]) || fail "heat --help"
 job=$RDMACORO_BUILD_ROOT/tools/run/run
 if [ -x "$job" ]; then
     [ "$(timeout 60 "$job" -n 4 "$examples/dot_product")" = 20000 ] || fail "dot_product: a wrong sum of four ranks"

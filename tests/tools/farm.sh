@@ -42,6 +42,17 @@ has() {
     fail "$1 has not begun $2 jobs"
 }
 
+# rests PID: until the process sleeps, which one that has work does not.
+rests() {
+    local about
+    for _ in $(seq 600); do
+        read -r about <"/proc/$1/stat"
+        [[ $about != *') S '* ]] || return 0
+        read -r -t 0.1 <> <(:) || :
+    done
+    fail "it works on"
+}
+
 # ends: the office ends; `said` is what it said last.
 ends() {
     read -r -t 100 said <&3 || fail "the office said nothing"
@@ -54,6 +65,8 @@ worker alone
 ends
 expected=$said
 wait "$alone" || fail "a worker ended with status $?"
+if timeout 60 "$farm" hand_out "shm://jobs-$$" 0 2>"$work/log-none"; then fail "no jobs were handed out"; fi
+grep -q 'JOBS: at least 1' "$work/log-none" || fail "no message about 0 jobs"
 
 urls=("shm://jobs-$$")
 [ "${RDMACORO_WITH_TCP:?}" = 0 ] || urls+=(tcp://127.0.0.1:0)
@@ -73,4 +86,14 @@ for from in "${urls[@]}"; do
     [ "$said" = "$expected" ] || fail "\"$said\", not \"$expected\""
     grep -q '^job .* again' "$work/log-office" || fail "no job was lost"
     for name in first second late; do wait "${!name}" || fail "$name ended with status $?"; done
+
+    # An office that dies is none that has closed: its worker, which awaits the next job, says so.
+    hand_out "$from" 100000
+    worker left
+    has left 1
+    kill -STOP "$office"
+    rests "$left"
+    kill -KILL "$office"
+    if wait "$left"; then fail "a worker took a killed office for a closed one"; fi
+    [ "$(grep -vc '^job' "$work/log-left")" -eq 1 ] || fail "a worker does not say that its office has died"
 done
