@@ -156,6 +156,23 @@ runs 2 --from "$work/no-such-file"
 grep -q "^tune: --from: cannot read $work/no-such-file: No such file" "$work/err" || fail "no message about a file that is not there"
 runs 2 --from "$work"
 grep -q "^tune: --from: cannot read $work: Is a directory" "$work/err" || fail "no message about a folder"
+# Neither the fit nor the header has what no measurement is.
+python3 - "$work/known.json" "$work/wrong" <<'PYTHON'
+import json, sys
+wrong = [("bytes", -5), ("bytes", 8.7), ("bytes", 1e30), ("bytes", 2**26 + 1), ("ns", 1e308), ("ns", 0), ("ns", -1)]
+for number, (field, value) in enumerate(wrong):
+    all = json.load(open(sys.argv[1]))
+    all["links"][0]["next"]["samples"][3][field] = value
+    json.dump(all, open(f"{sys.argv[2]}{number}.json", "w"))
+all = json.load(open(sys.argv[1]))
+all["links"][0]["touch_ns_per_byte"] = 1e300
+json.dump(all, open(f"{sys.argv[2]}7.json", "w"))
+PYTHON
+for number in 0 1 2 3 4 5 6 7; do
+    runs 2 --from "$work/wrong$number.json" --header "$work/wrong.hpp"
+    grep -q -e 'a number, 0 to 64 Mi' -e 'is no cost' "$work/err" || fail "$work/wrong$number.json: no message"
+    [ ! -e "$work/wrong.hpp" ] || fail "a header of wrong numbers"
+done
 runs 2 --transport carrier-pigeon
 grep -q 'this build has shm' "$work/err" || fail "the message does not say which transports there are"
 runs 2 --sizes 8,16

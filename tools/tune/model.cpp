@@ -4,6 +4,7 @@
 
 #include <rdmacoro/service/detail/choice_limits.hpp>
 
+#include <cmath>
 #include <utility>
 
 namespace tune {
@@ -18,6 +19,13 @@ fitted_link fit_link(link_samples samples) {
         } catch (const rc::error& e) {
             throw pingpong::run_error(samples.transport + ", " + std::string(names[kind]) + ": " + e.what());
         }
+    }
+    for (std::size_t kind = 0; kind < 3; ++kind) {
+        const rc::linear_cost& cost = made.fits[kind].cost;
+        if (!std::isfinite(cost.start_ns) || !std::isfinite(cost.extra_ns) ||
+            !std::isfinite(cost.ns_per_byte))
+            throw pingpong::run_error(samples.transport + ", " + std::string(names[kind]) +
+                                      ": no finite cost fits the measurements");
     }
     made.costs = {made.fits[0].cost, made.fits[1].cost, made.fits[2].cost, samples.touch_ns_per_byte};
     made.samples = std::move(samples);

@@ -20,7 +20,7 @@ struct fitted_link {
     rdmacoro::link_costs costs{};
 };
 
-/// Throws `pingpong::run_error` where a cost has too few measurements.
+/// Throws `pingpong::run_error` where a cost has too few measurements, or none that is finite fits them.
 [[nodiscard]] fitted_link fit_link(link_samples samples);
 
 /// From this length on, up to the next one's, an algorithm costs the least.

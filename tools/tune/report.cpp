@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -57,6 +57,23 @@ namespace {
         text.append(some.data(), got);
     if (std::ferror(file.get()) != 0) refuse();
     return text;
+}
+
+/// A file's length of a message, up to the longest that costs are looked at for.
+[[nodiscard]] std::size_t length_of(const json& bytes) {
+    constexpr std::uint64_t most = std::uint64_t{64} << 20;
+    if (!bytes.is_number_unsigned() || bytes.get<std::uint64_t>() > most)
+        throw pingpong::usage_error("--from: bytes " + bytes.dump() + ": a number, 0 to 64 Mi");
+    return bytes.get<std::size_t>();
+}
+
+/// A file's cost, as far as sums of many stay numbers.
+[[nodiscard]] double cost_of(const char* name, const json& value, double least) {
+    constexpr double most = 1e15;
+    const double cost = value.get<double>();
+    if (!(cost >= least && cost <= most))
+        throw pingpong::usage_error("--from: " + std::string(name) + " " + value.dump() + " is no cost");
+    return cost;
 }
 
 [[nodiscard]] std::string exact(double value) {
@@ -204,9 +221,7 @@ std::vector<link_samples> samples_of(const std::string& path) {
         for (const json& link : all.at("links")) {
             link_samples one;
             one.transport = link.at("transport").get<std::string>();
-            one.touch_ns_per_byte = link.at("touch_ns_per_byte").get<double>();
-            if (!(one.touch_ns_per_byte >= 0) || !std::isfinite(one.touch_ns_per_byte))
-                throw pingpong::usage_error("--from: touch_ns_per_byte is no cost");
+            one.touch_ns_per_byte = cost_of("touch_ns_per_byte", link.at("touch_ns_per_byte"), 0);
             for (const char c : one.transport) {
                 if (c < 'a' || c > 'z')
                     throw pingpong::usage_error(
@@ -215,7 +230,7 @@ std::vector<link_samples> samples_of(const std::string& path) {
             for (std::size_t kind = 0; kind < 3; ++kind) {
                 for (const json& sample : link.at(std::string(names[kind])).at("samples"))
                     one.of[kind].push_back(
-                        {sample.at("bytes").get<std::size_t>(), sample.at("ns").get<double>()});
+                        {length_of(sample.at("bytes")), cost_of("ns", sample.at("ns"), 1e-9)});
             }
             found.push_back(std::move(one));
         }
