@@ -9,6 +9,10 @@
 ends 0 --help
 prints '--tag-output'
 prints '-n 4 \[--hosts alpha,beta\]'
+status=0
+timeout 60 "$program" --help >/dev/full 2>"$work/err" || status=$?
+[ $status -eq 1 ] || fail "--help at /dev/full: status $status, not 1"
+says '^run: cannot write standard output: No space left'
 refuses 2 'which program' -n 2
 refuses 2 'no such option' -n 2 --no-such-option true
 refuses 2 'not in range' -n 0 true

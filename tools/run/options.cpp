@@ -5,8 +5,12 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <stdexcept>
 
 namespace run {
 
@@ -105,6 +109,8 @@ std::optional<options> parse_options(int argc, char** argv) {
         }
     } catch (const CLI::ParseError& error) {
         if (app.exit(error) != 0) std::exit(status_usage);
+        if (!std::cout.flush())
+            throw std::runtime_error(std::string("cannot write standard output: ") + std::strerror(errno));
         return std::nullopt;
     }
     return asked;

@@ -29,6 +29,7 @@ struct options {
 };
 
 /// Nothing when help was asked for, and printed. Ends the process with `status_usage` after a message when the line is wrong.
+/// Throws where standard output does not take the help.
 std::optional<options> parse_options(int argc, char** argv);
 
 /// Letters, digits and `_`, not a digit first: also what a shell takes for the name of a variable.
