@@ -8,9 +8,9 @@
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/service/calls.hpp>
 
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -121,14 +121,17 @@ rc::task<> run(std::string_view kind, std::uint64_t count) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) {
+    const std::string_view text = argc == 3 ? argv[2] : "";
+    std::uint64_t count = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (read.ec != std::errc() || read.ptr != text.data() + text.size()) {
         std::fprintf(
             stderr, "usage: call_cost [many-]messages|[many-]call|[many-]task|[many-]text|items|written N\n");
         return 2;
     }
     try {
         bench::even_clock time;
-        rc::scheduler(rc::idle::spin{}, time).run(run(argv[1], std::strtoull(argv[2], nullptr, 10)));
+        rc::scheduler(rc::idle::spin{}, time).run(run(argv[1], count));
     } catch (const std::exception& failure) {
         std::fprintf(stderr, "call_cost: %s\n", failure.what());
         return 1;

@@ -367,18 +367,19 @@ void serve(const settings& asked, const measurement& what, int cpu, const std::a
     while (!over.load(std::memory_order_relaxed)) side.poll();
 }
 
-/// Half round trips, in ticks.
+/// Half round trips, in ticks. One's end is the next one's begin, as in pingpong.
 void ping(bare_side& side, const measurement& what, pingpong::sample_log& into) {
+    tick_count last = now_ticks();
     for (std::uint64_t i = 0; i != what.all(); ++i) {
         side.outgoing()[what.bytes - 1] = mark_of(i);
-        const tick_count from = now_ticks();
         side.send(what.bytes);
         const bare_side::message got = side.receive();
-        const tick_count took = now_ticks() - from;
+        const tick_count now = now_ticks();
+        if (i >= what.warm_up) into.put(now - last);
+        last = now;
         check(got, what.bytes);
         if (side.payload(got)[what.bytes - 1] != mark_of(i)) throw run_error("a reply is not what was sent");
         side.give_back(got);
-        if (i >= what.warm_up) into.put(took);
         watch::reached(i);
     }
 }
@@ -421,6 +422,7 @@ void measure(const settings& asked, const measurement& what, int cpu, const std:
         ping(side, what, samples);
         const pingpong::summary times = pingpong::summarize(samples.all(), ticks.ns / 2);
         result["median_ns"] = pingpong::rounded(times.median);
+        result["mean_ns"] = pingpong::rounded(times.mean);
         result["min_ns"] = pingpong::rounded(times.min);
         result["p99_ns"] = pingpong::rounded(times.p99);
     } else {
@@ -510,7 +512,8 @@ void measure_all(const settings& asked) {
                                       {"injected", one.runs.front().at("injected")}};
         std::string cells;
         if (one.what.test == test_kind::latency) {
-            for (const char* field : {"median_ns", "min_ns", "p99_ns"}) fields[field] = one.median(field);
+            for (const char* field : {"median_ns", "mean_ns", "min_ns", "p99_ns"})
+                fields[field] = one.median(field);
             cells = pingpong::time_text(one.median("median_ns"));
         } else {
             for (const char* field : {"messages_per_s", "bytes_per_s"}) fields[field] = one.median(field);

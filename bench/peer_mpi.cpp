@@ -20,21 +20,26 @@ double median(std::vector<double> samples) {
     return samples[samples.size() / 2];
 }
 
-/// Half round trips in nanoseconds. Each side sends from one buffer and receives into another, as in pingpong: with one buffer for both
-/// each message would be copied over the one that the peer has just read.
+/// Half round trips in nanoseconds, at rank 0. Each side sends from one buffer and receives into another, as in pingpong: with one buffer for both
+/// each message would be copied over the one that the peer has just read. As there, one side reads the clock, once for each round trip: its end is the next one's begin.
 double latency(int rank, std::vector<char>& out, int bytes, int iterations) {
     std::vector<double> samples;
     std::vector<char> in(static_cast<std::size_t>(bytes));
-    for (int i = 0; i < iterations; ++i) {
-        const double begin = MPI_Wtime();
-        if (rank == 0) {
-            MPI_Send(out.data(), bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD);
-            MPI_Recv(in.data(), bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        } else {
+    if (rank != 0) {
+        for (int i = 0; i < iterations; ++i) {
             MPI_Recv(in.data(), bytes, MPI_CHAR, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Send(out.data(), bytes, MPI_CHAR, 0, 7, MPI_COMM_WORLD);
         }
-        if (i >= iterations / 10) samples.push_back((MPI_Wtime() - begin) / 2 * 1e9);
+        return 0;
+    }
+    samples.reserve(static_cast<std::size_t>(iterations));
+    double last = MPI_Wtime();
+    for (int i = 0; i < iterations; ++i) {
+        MPI_Send(out.data(), bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD);
+        MPI_Recv(in.data(), bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        const double now = MPI_Wtime();
+        if (i >= iterations / 10) samples.push_back((now - last) / 2 * 1e9);
+        last = now;
     }
     return median(std::move(samples));
 }

@@ -45,8 +45,8 @@ reports '^| facts | rdmacoro-info | ok |'
 reports '^| conformance | describe | ok |'
 reports '^| conformance | lent | ok |'
 reports '^| faults | soak: killed, stopped and restarted processes | ok |'
-reports '^| 8 B, one way | µs | [0-9.]* ([0-9.]* to [0-9.]*) | fi_pingpong | 6.41 (6.41 to 6.41) | [0-9.]* |'
-reports '^| 1 MiB, one way | µs | [0-9]'
+reports '^| 8 B, one way, mean | µs | [0-9.]* ([0-9.]* to [0-9.]*) | fi_pingpong | 6.41 (6.41 to 6.41) | [0-9.]* |'
+reports '^| 1 MiB, one way, mean | µs | [0-9]'
 reports 'restart the subnet manager'
 reports '^libfabric_providers '
 grep -q '^0 parts failed' "$work/out" || fail "no closing line"
@@ -76,7 +76,7 @@ chmod +x "$work/bin/remote"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 ends 0 --build "$build" --only speed --quick --peer there --shell "$work/bin/remote" "ofi+tcp://127.0.0.1:$port"
 reports 'two hosts'
-reports '^| 8 B, one way | µs | [0-9]'
+reports '^| 8 B, one way, mean | µs | [0-9]'
 
 ends 2 --build "$build" tcp://127.0.0.1:0
 ends 2 --build "$build" ofi+tcp://nowhere

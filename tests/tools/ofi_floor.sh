@@ -13,6 +13,8 @@ results = json.load(open(sys.argv[1]))["results"]
 assert {(r["test"], r["bytes"]) for r in results} == {(t, n) for t in ("latency", "bandwidth") for n in (8, 65536)}, results
 for r in results:
     assert r["median_ns" if r["test"] == "latency" else "bytes_per_s"] > 0, r
+    if r["test"] == "latency":
+        assert r["min_ns"] <= r["mean_ns"], r
 PYTHON
 done
 succeeds --provider 'tcp;ofi_rxm' --descriptor --test latency --iterations 100
