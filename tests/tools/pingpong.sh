@@ -321,6 +321,20 @@ for url in $urls; do
     kill -9 "$(child_of "$listener")"
     ends_with 137 "$listener"
 
+    # A client that comes while another one is served waits for its limit, and says what for.
+    case $url in
+        shm://*)
+            starts_listening "$url" --forever
+            # shellcheck disable=SC2086
+            starts_measuring --test rate $endless "$address"
+            refuses 1 'not answered for 1 s: one that serves another client' --test rate --sizes 8 --iterations 100 --timeout 1 "$address"
+            kill -9 "$(child_of "$client")"
+            ends_with 137 "$client"
+            kill "$(child_of "$listener")"
+            ends_with 143 "$listener"
+            ;;
+    esac
+
     # A client that stands still ends with its link; the next one is served.
     starts_listening "$url" --forever
     ended=0
@@ -342,6 +356,35 @@ for url in $urls; do
     kill "$(child_of "$listener")"
     ends_with 143 "$listener"
 done
+
+# Ended by Ctrl-C, a pair leaves nothing in /dev/shm. Its sides' objects begin with their numbers.
+if [ "${RDMACORO_WITH_OFI:-0}" = 1 ]; then
+    # shellcheck disable=SC2086
+    starts_measuring --test rate $endless --pair ofi+shm://127.0.0.1:0
+    measuring=$(child_of "$client")
+    measuring=${measuring%% *}
+    other=$(child_of "$measuring")
+    other=${other%% *}
+    [ -n "$(find /dev/shm -name "$other:*")" ] || fail "the listening side has no object in /dev/shm"
+    kill -INT "$measuring"
+    ends_with 130 "$client"
+    attempts=0
+    while [ -e "/proc/$other" ] && [ "$attempts" -lt 300 ]; do
+        attempts=$((attempts + 1))
+        sleep 0.1
+    done
+    [ -z "$(find /dev/shm -name "$other:*")" ] || fail "the listening side's object stays in /dev/shm"
+fi
+
+# The value of a call is below a limit that its head takes it over.
+case $urls in
+    *tcp://*)
+        succeeds --pair tcp://127.0.0.1:0 --test call,cast --sizes 65536 --iterations 64 --window 4 --json "$work/head.json"
+        python3 -c 'import json, sys
+for row in json.load(open(sys.argv[1]))["results"]:
+    assert row["policy"] == max(row["carried"], key=row["carried"].get) == "segmented", row' "$work/head.json"
+        ;;
+esac
 
 # ---- what cannot be
 

@@ -12,11 +12,13 @@
 #include "transports.hpp"
 #include "watch.hpp"
 
+#include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/error.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <string>
@@ -55,7 +57,15 @@ public:
         co_await send_control(peer_, plan_message{.idle = static_cast<std::uint64_t>(idle),
                                                   .timeout_seconds = asked_.timeout_seconds,
                                                   .threads = leads_ ? crew_.members() + 1 : 1});
-        co_return co_await rdmacoro::timeout(receive_control<answer_message>(peer_), greeting_limit);
+        auto answer = receive_control<answer_message>(peer_);
+        if (asked_.timeout_seconds == 0) co_return co_await std::move(answer);
+        auto limited = rdmacoro::timeout(std::move(answer), std::chrono::seconds(asked_.timeout_seconds));
+        auto came = co_await rdmacoro::as_result(std::move(limited));
+        if (came.error() == rdmacoro::errc::timed_out)
+            throw run_error("the greeting was not answered for " + std::to_string(asked_.timeout_seconds) +
+                            " s: one that serves another client answers when that has ended; --timeout "
+                            "allows longer, 0 forever");
+        co_return std::move(came).value();
     }
 
     /// Warms up, finds out how many messages take about a second unless a number was given, and measures.
@@ -190,8 +200,7 @@ private:
         const double messages = static_cast<double>(count) * (both_ways ? 2.0 : 1.0);
         result_row done;
         done.test = row.test;
-        done.policy =
-            is_one_sided(row.test) ? std::string(facts_of(row.test).name) : peer_.policy_of(row.bytes);
+        done.policy = policy_of(row);
         // A stream's reader sends requests and credits.
         if (!is_one_sided(row.test) && row.test != test_kind::stream) done.carried = carried_;
         done.bytes = row.bytes;
@@ -203,6 +212,17 @@ private:
         done.messages_per_s = messages / took_s;
         done.bytes_per_s = done.messages_per_s * static_cast<double>(row.bytes);
         return done;
+    }
+
+    /// A call or cast is longer than its value by its head, which may be what takes it over a limit: of those it is what carried most.
+    [[nodiscard]] std::string policy_of(const row_request& row) const {
+        if (is_one_sided(row.test)) return std::string(facts_of(row.test).name);
+        const bool has_head = row.test == test_kind::call || row.test == test_kind::cast;
+        if (!has_head || carried_.empty()) return peer_.policy_of(row.bytes);
+        return std::string(
+            std::max_element(carried_.begin(), carried_.end(), [](const carried_by& a, const carried_by& b) {
+                return a.messages < b.messages;
+            })->policy);
     }
 
     service_side& services() {
@@ -295,15 +315,16 @@ rdmacoro::task<> connect_and_measure(const options& asked, reporter& out) {
         try {
             watch::begin("pingpong", asked.timeout_seconds, true);
             const answer_message answer = co_await side.greet(asked.idle.value_or(idle_kind::adaptive));
+            watch::expect("connecting all threads", 0);
             std::vector<std::string> places;
             while (places.size() < among.members()) {
                 const auto place = co_await receive_control<place_message>(*over);
                 places.push_back(address_at(place, asked.where.whole));
+                watch::moved();
             }
             among.start([&asked, &among, places](std::size_t index) {
                 run_member(asked, among, places[index - 1], index);
             });
-            watch::expect("connecting all threads", 0);
             among.meet();
             co_await measure_all(side, *over, asked, out, answer);
         } catch (...) {

@@ -42,7 +42,8 @@ private:
                            descriptor address_pipe, pid_t parent) noexcept {
     int status = 0;
     try {
-        if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail("prctl(PR_SET_PDEATHSIG)");
+        // By a signal that libraries handle: libfabric's shm takes its object in /dev/shm away.
+        if (::prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) fail("prctl(PR_SET_PDEATHSIG)");
         if (::getppid() != parent) ::_exit(status_failed);  // it died before the line above
         what([&](const std::string& address) {
             if (::write(address_pipe.get(), address.data(), address.size()) !=
@@ -86,19 +87,16 @@ listening_process::listening_process(std::string name, const body& what) : name_
 
 listening_process::~listening_process() {
     if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
+    ::kill(pid_, SIGTERM);
+    constexpr int limit_ms = 1000;
+    if (await_end(limit_ms) <= 0) ::kill(pid_, SIGKILL);  // it may be stopped
     static_cast<void>(wait());
 }
 
 bool listening_process::ends_well() {
     constexpr int limit_ms = 10'000;
-    const descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-    if (handle.get() < 0) fail("pidfd_open");
-    pollfd ended{handle.get(), POLLIN, 0};
-    int ready = 0;
-    do {
-        ready = ::poll(&ended, 1, limit_ms);
-    } while (ready < 0 && errno == EINTR);
+    const int ready = await_end(limit_ms);
+    if (ready < 0) fail("pidfd_open");
     if (ready == 0) {
         std::fprintf(stderr, "%s: the listening side did not end\n", name_.c_str());
         return false;
@@ -109,6 +107,17 @@ bool listening_process::ends_well() {
                      WTERMSIG(status));
     }
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+int listening_process::await_end(int limit_ms) const noexcept {
+    const descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+    if (handle.get() < 0) return -1;
+    pollfd ended{handle.get(), POLLIN, 0};
+    int ready = 0;
+    do {
+        ready = ::poll(&ended, 1, limit_ms);
+    } while (ready < 0 && errno == EINTR);
+    return ready;
 }
 
 int listening_process::wait() noexcept {

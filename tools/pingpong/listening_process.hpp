@@ -28,6 +28,8 @@ public:
     [[nodiscard]] bool ends_well();
 
 private:
+    /// As `poll` answers: above 0 where it has ended.
+    [[nodiscard]] int await_end(int limit_ms) const noexcept;
     int wait() noexcept;
 
     std::string name_;

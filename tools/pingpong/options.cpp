@@ -304,7 +304,10 @@ std::optional<options> parse_options(int argc, char** argv) {
            "--iterations and --window are each thread's, times are of all, rates their sum; the others "
            "listen at any free port. Default: 1")
         ->type_name("N");
-    app.add_option("--timeout", raw.timeout, "Give up when nothing moves for so long; 0: never. Default: 60")
+    app.add_option(
+           "--timeout", raw.timeout,
+           "Give up when nothing moves for so long, and when a listening side, which may serve another "
+           "client, does not answer; 0: never. Default: 60")
         ->type_name("SECONDS");
     app.add_flag("--verify", parsed.verify,
                  "Give every payload contents of its own and check every byte that arrives; times then "

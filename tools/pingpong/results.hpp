@@ -13,7 +13,8 @@ namespace pingpong {
 
 struct result_row {
     test_kind test{};
-    std::string policy;  ///< of the protocol list, that is chosen for such messages
+    std::string
+        policy;  ///< of the protocol list, that is chosen for such messages; of calls and casts, that carried most
     std::vector<carried_by>
         carried;  ///< policies that carried the connecting side's messages, as the link counted
     std::uint64_t bytes = 0;
