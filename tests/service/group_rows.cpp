@@ -5,6 +5,9 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 
+#include <rdmacoro/coro/timeout.hpp>
+
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -241,7 +244,7 @@ TEST_CASE("rows that overlap in part are refused by each collective that has two
             std::string text;
             std::error_code code;
             try {
-                co_await call();
+                co_await timeout(call(), std::chrono::seconds(10));
             } catch (const std::system_error& e) {
                 code = e.code();
                 text = e.what();
