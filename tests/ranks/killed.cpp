@@ -240,8 +240,6 @@ TEST_CASE("a process that is killed while the others shrink is left out, whether
                 CHECK(all.wrong({second, size - 1}) == "");
                 ++count.all;
                 count.in_time += all.notes(second).in_time;
-                // Later its own shrink may have ended, where a turn takes as long as the others' part.
-                if (turns == 0) CHECK(all.notes(second).in_time);
                 for (unsigned rank = 0; rank + 1 < size; ++rank) {
                     if (rank == second) continue;
                     CHECK(all.notes(rank).step == size - 2);
@@ -250,7 +248,8 @@ TEST_CASE("a process that is killed while the others shrink is left out, whether
             }
         }
     }
-    CHECK(count.in_time >= 2);
+    // Its own shrink has ended already where it comes last, or a turn takes as long as the others' part.
+    CHECK(count.in_time >= 1);
     CHECK(count.all == 8 * networks.size());
 }
 
