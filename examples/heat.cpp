@@ -5,24 +5,19 @@
 #include <rdmacoro/transport/shm.hpp>
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
+using node = rdmacoro::node<rdmacoro::shm, rdmacoro::tcp>;
+#else
+using node = rdmacoro::node<rdmacoro::shm>;
 #endif
+#include "picture.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace rc = rdmacoro;
-#if RDMACORO_WITH_TCP
-using node = rc::node<rc::shm, rc::tcp>;
-#else
-using node = rc::node<rc::shm>;
-#endif
 
 /// The rows of one rank, and one more at both ends that belong to its neighbours.
 struct strip {
@@ -78,11 +73,7 @@ rc::task<> heat_up(node& here, const rc::job& job, rc::group all, std::string fi
     std::vector<float> plate(rank == 0 ? points * points : 0);
     co_await all.gatherv(std::span<const float>(now.row(1).data(), counts[rank]), plate, counts, rc::root{0});
     if (rank == 0) {
-        std::ofstream picture(file, std::ios::binary);
-        picture << "P5\n" << points << ' ' << points << "\n255\n";
-        for (const float heat : plate) picture.put(static_cast<char>(static_cast<unsigned char>(heat)));
-        picture.close();
-        if (!picture) throw std::runtime_error("cannot write " + file);
+        write_picture(file, points, plate);
         std::printf("%zu steps with %u ranks; the picture is %s\n", steps, all.size(), file.c_str());
     }
 }
@@ -99,15 +90,10 @@ rc::task<> work(std::string file, std::size_t points) {
 
 int main(int argc, char** argv) try {
     const std::string file = argc > 1 ? argv[1] : "heat.pgm";
-    const std::string_view size = argc > 2 ? argv[2] : "200";
-    std::size_t points = 0;
-    const char* const rest = std::from_chars(size.data(), size.data() + size.size(), points).ptr;
-    if (file.starts_with('-') || *rest != '\0' || points < 1 || points > 20'000) {
-        std::fputs("usage: heat [FILE [POINTS]]; POINTS of each edge, 1 to 20000\n",
-                   file == "--help" ? stdout : stderr);
-        return file == "--help" ? 0 : 2;
-    }
-    rc::scheduler{}.run(work(file, points));
+    const std::size_t points = argc > 2 ? edge_of_picture(argv[2]) : 200;
+    if (!file.starts_with('-')) return rc::scheduler{}.run(work(file, points)), 0;
+    std::puts("usage: heat [FILE [POINTS]]; POINTS of each edge, 1 to 20000");
+    return file == "--help" ? 0 : 2;
 } catch (const std::exception& failed) {
     return std::fprintf(stderr, "heat: %s\n", failed.what()), 1;
 }

@@ -238,7 +238,7 @@ says 2000 dot_product
 RDMACORO_ALLREDUCE=star refuses 'RDMACORO_ALLREDUCE=star' dot_product
 timeout 60 "$examples/heat" "$work/alone.pgm" 40 >"$work/out" || fail "heat: exit status $?"
 for points in many 0 -1 8x; do
-    refuses '^usage' heat "$work/refused.pgm" $points
+    refuses "^heat: $points is no number of points" heat "$work/refused.pgm" $points
     [ ! -e "$work/refused.pgm" ] || fail "heat: a picture of $points points"
 done
 refuses "^heat: cannot write $work/no/folder" heat "$work/no/folder" 8
