@@ -16,12 +16,12 @@
 namespace {
 
 void run(const tune::options& asked) {
+    std::vector<tune::link_samples> samples;
+    if (!asked.from.empty()) samples = tune::samples_of(asked.from);
+    // Which makes the files: after what may be refused, and before measuring, which takes long.
     pingpong::check_writable(asked.json);
     pingpong::check_writable(asked.header);
-    std::vector<tune::link_samples> samples;
-    if (!asked.from.empty()) {
-        samples = tune::samples_of(asked.from);
-    } else {
+    if (asked.from.empty()) {
         for (const std::string& transport : asked.transports) {
             const auto progress = [&](const std::string& text) {
                 if (!asked.quiet) std::fprintf(stderr, "%s: %s\n", transport.c_str(), text.c_str());
