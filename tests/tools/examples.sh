@@ -140,12 +140,15 @@ for from in "${urls[@]}"; do
     echo "over $from"
 
     serve "$examples/echo" serve "$from"
+    # Over libfabric each process polls: with more of them than processors a connection takes many turns of the others.
+    clients='1 2 3 4'
+    case $from in ofi://*) clients='1 2' ;; esac
     asking=()
-    for i in 1 2 3 4; do
+    for i in $clients; do
         timeout 60 "$examples/echo" ask "$url" "question $i" >"$work/answer$i" &
         asking+=($!)
     done
-    for i in 1 2 3 4; do
+    for i in $clients; do
         wait "${asking[i - 1]}" || fail "echo ask $url: exit status $?"
         [ "$(cat "$work/answer$i")" = "question $i" ] || fail "echo said \"$(cat "$work/answer$i")\" to $i"
     done
