@@ -50,7 +50,7 @@ struct comparison {
 /// Elements that rank `from` gives to rank `to`: the same number as the other way.
 std::size_t between(unsigned from, unsigned to, std::size_t elements) { return (from + to) % 3 * elements; }
 
-task<> all_to_all(group& g, std::size_t elements, std::string_view by, comparison& found) {
+task<> all_to_all(group& g, collective_kind, std::size_t elements, std::string_view by, comparison& found) {
     const algorithm_named how{by};
     const std::string name = " by " + std::string(by);
     const row mine = filled(g.rank(), elements * g.size());
@@ -191,23 +191,17 @@ void by_each_algorithm(std::vector<collective_kind> kinds, comparison& found, F 
 
 TEST_CASE("an alltoall of one row that is given twice is what it is in place") {
     comparison found;
-    by_each_algorithm({collective_kind::alltoall}, found,
-                      [](group& g, collective_kind, std::size_t elements, std::string_view by,
-                         comparison& to) { return all_to_all(g, elements, by, to); });
+    by_each_algorithm({collective_kind::alltoall}, found, all_to_all);
 }
 TEST_CASE("a reduction or scan of one row that is given twice is what it is in place") {
     comparison found;
     using enum collective_kind;
-    by_each_algorithm({reduce, allreduce, scan, exscan}, found,
-                      [](group& g, collective_kind kind, std::size_t elements, std::string_view by,
-                         comparison& to) { return reductions(g, kind, elements, by, to); });
+    by_each_algorithm({reduce, allreduce, scan, exscan}, found, reductions);
 }
 TEST_CASE("a block that lies where it belongs among all is what it is in place") {
     comparison found;
     using enum collective_kind;
-    by_each_algorithm({scatter, gather, allgather, reduce_scatter}, found,
-                      [](group& g, collective_kind kind, std::size_t elements, std::string_view by,
-                         comparison& to) { return own_blocks(g, kind, elements, by, to); });
+    by_each_algorithm({scatter, gather, allgather, reduce_scatter}, found, own_blocks);
 }
 
 TEST_CASE("rows that overlap in part are refused by each collective that has two") {

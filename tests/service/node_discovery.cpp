@@ -375,11 +375,11 @@ TEST_CASE("nodes that are lost together are looked for again, however many they 
     if (limit.rlim_max < wanted * 8) SKIP_TEST("needs 8,800 descriptors");
     scheduler on{idle::yield{}};
     // A turn asks 1,100 sockets, and a connection takes several: the case takes 21 s of a slow machine that does nothing else.
-    on.run([](auto run) -> task<> { co_await timeout(run(), 400s); }([]() -> task<> {
+    on.run([](auto run) -> task<> { co_await timeout(run(), 300s); }([]() -> task<> {
                node_options many = quick();
                many.connections = 2 * wanted;
                many.hello_limit = many.attempt_limit = many.connect_limit =
-                   300s;  // all at once, on whatever machine
+                   250s;  // all at once, on whatever machine
                node<shm> one(1, many);
                discovery_options seldom = often();
                seldom.interval = 50ms;
